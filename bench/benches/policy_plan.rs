@@ -1,16 +1,15 @@
-//! What it costs to find the rules that a request meets, by how many there are
-//! and by what tells them apart.
+//! The cost of matching a request against a policy, by the number of rules and by the condition that distinguishes
+//! them.
 //!
 //!     cargo bench -p tollgate-bench --bench policy_plan [-- [--quick] [--common] [--instructions]]
 //!
-//! In every policy three rules apply: two that ask for nothing, counted by
-//! address and by user, and one of the many. Sizes take turns, round after
-//! round, and figures are medians. Requests walk over all rules, so that a large
-//! policy pays for its place in the cache. With `--instructions` callgrind counts what
-//! simple policies cost. Tables go to stdout, talk to stderr.
+//! In every policy three rules apply: two without conditions, counted by address and by user, and one of the many.
+//! Sizes take turns, round after round, and figures are medians. The requests match all rules in turn, so that
+//! a large policy pays for its cache misses. With `--instructions` callgrind counts the instructions of simple policies.
+//! Tables go to stdout, progress to stderr.
 
-#![allow(clippy::float_arithmetic, reason = "figures are no quotas")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
+#![allow(clippy::float_arithmetic, reason = "results are not quotas")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints its results")]
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,9 +22,9 @@ use tollgate_policy::model::{
 use tollgate_policy::{Access, CompiledPolicy, Descriptor, Matched, Policy, Request};
 
 const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
-/// A thousand rules may cost so many times what ten cost.
+/// The goal for the time of 1,000 rules, as a multiple of that of ten.
 const RATIO_MAX: f64 = 2.0;
-/// What the first page's policy may cost a request.
+/// The goal for the three rules of an ordinary policy.
 const COMMON_NS_MAX: f64 = 200.0;
 
 fn main() {
@@ -41,8 +40,8 @@ fn main() {
     }
     let quick = given("--quick");
     let (rounds, requests) = if quick { (5, 5_000) } else { (31, 50_000) };
-    println!("## Finding the rules that a request meets, ns a request\n");
-    // Only the small policy, to be looked at with a profiler.
+    println!("## Matching of rules, ns a request\n");
+    // Only the small policy, for a profiler.
     if !given("--common") {
         print_sizes(rounds, requests);
     }
@@ -54,13 +53,13 @@ const SCENARIOS: [&str; 4] = ["header", "address", "three rules, a page", "three
 /// Runs one scenario under callgrind.
 const COUNTED: &str = "--counted";
 
-/// Instructions a request: what more requests cost, so that the start of the program does not count.
+/// Prints the instructions per request: the difference between two runs, so that the start of the program does not count.
 fn print_instructions() {
     println!("| matching | instructions |\n| --- | ---: |");
     for scenario in SCENARIOS {
         match (count(scenario, 1_000), count(scenario, 11_000)) {
             (Some(few), Some(many)) => println!("| {scenario} | {} |", (many - few) / 10_000),
-            _ => eprintln!("{scenario}: valgrind does not run here"),
+            _ => eprintln!("{scenario}: valgrind is missing"),
         }
     }
 }
@@ -101,7 +100,7 @@ fn run_counted(scenario: &str, requests: usize) {
 }
 
 fn print_sizes(rounds: usize, requests: usize) {
-    println!("| told apart by | 10 rules | 100 | 1,000 | 10,000 | 1,000 : 10 | at most {RATIO_MAX} |");
+    println!("| distinguished by | 10 rules | 100 | 1,000 | 10,000 | 1,000 : 10 | at most {RATIO_MAX} |");
     println!("| --- | ---: | ---: | ---: | ---: | ---: | --- |");
     for dimension in DIMENSIONS {
         eprintln!("{}", dimension.name);
@@ -124,7 +123,7 @@ fn print_common(rounds: usize, requests: usize) {
     }
 }
 
-/// The medians of rounds in which everybody has a turn, each time beginning with another.
+/// Returns the medians of rounds in which every contestant has a turn, in rotating order.
 fn medians(contestants: &[Contestant], rounds: usize, requests: usize) -> Vec<f64> {
     let mut samples = vec![Vec::new(); contestants.len()];
     for round in 0..rounds {
@@ -140,12 +139,12 @@ fn medians(contestants: &[Contestant], rounds: usize, requests: usize) -> Vec<f6
     samples.into_iter().map(median).collect()
 }
 
-/// What tells the rules of a policy apart.
+/// The condition that distinguishes the rules of a policy.
 struct Dimension {
     name: &'static str,
     /// The conditions of rule number `at` among `count`.
     when: fn(at: usize, count: usize) -> When,
-    /// A request that meets it.
+    /// A request that matches it.
     sent: fn(at: usize, count: usize) -> Sent,
 }
 
@@ -170,7 +169,7 @@ const DIMENSIONS: &[Dimension] = &[
         sent: |at, _| Sent { target: format!("/service{at}/v1/items"), ..sent() },
     },
     Dimension {
-        name: "prefix behind a star",
+        name: "prefix after a wildcard",
         when: |at, _| When { paths: vec![format!("/*/service{at}/items")], ..When::default() },
         sent: |at, _| Sent { target: format!("/v1/service{at}/items"), ..sent() },
     },
@@ -274,7 +273,7 @@ fn one_of(text: String) -> Condition {
     Condition::OneOf(vec![TextPattern(text)])
 }
 
-/// A plan, and requests that meet as many rules as expected.
+/// A compiled policy, and requests that match as many rules as expected.
 struct Contestant {
     plan: CompiledPolicy,
     sent: Vec<Sent>,
@@ -289,12 +288,12 @@ impl Contestant {
             (0..count).map(|at| Rule { when: (dimension.when)(at, count), ..rule(&format!("r{at}"), &["client_ip"]) }),
         );
         let identities = vec![identity("user", "X-User-ID"), identity("org", "X-Org")];
-        // As many requests for every size, spread over all rules.
+        // The same number of requests for every size, spread over all rules.
         let sent = (0..64).map(|number| (dimension.sent)(number * 7_919 % count, count)).collect();
         Contestant { plan: compile(Policy { identities, rules, ..Policy::default() }), sent, charges: 3 }
     }
 
-    /// The policy that most begin with.
+    /// The policy of an ordinary API.
     fn common(method: &'static str, target: &str, charges: usize) -> Contestant {
         let tiers = [("free", 60), ("pro", 600), ("team", 6_000)];
         let tiers = tiers.map(|(name, count)| (name.to_owned(), grant(count)));

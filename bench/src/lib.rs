@@ -1,1 +1,1 @@
-//! Benchmarks of tollgate beside its peers: see `benches/` and `BENCHMARKS.md`.
+//! Benchmarks of tollgate and comparable programs: see `benches/` and `BENCHMARKS.md`.

@@ -1,4 +1,4 @@
-//! Quotas and steps out of bytes. Whatever the bytes, they mean something.
+//! Decodes quotas and steps from bytes. Any bytes decode to valid values.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tollgate_core::{Queue, Quota, Rate};
 
 use crate::model::pair::{KEYS, SCOPES, Step, Target};
 
-/// A limit small enough for a few requests to exhaust, under any algorithm.
+/// Decodes a quota that a few requests exhaust, of any algorithm.
 pub(crate) fn quota(bytes: &mut Unstructured<'_>) -> Result<Quota> {
     let kind = bytes.int_in_range(0..=7_u8)?;
-    // Tokens of a few ticks, whole or not, only for buckets: a log of so many would be all there is to see.
+    // Tokens of a few ticks, whole or fractional, only for buckets: a log of that many entries would dominate the run.
     let is_fast = kind <= 3 && bytes.ratio(1_u8, 4)?;
     let count = if is_fast { bytes.int_in_range(100_000..=1_000_000)? } else { bytes.int_in_range(1..=12)? };
     let rate = Rate::new(count, Duration::from_millis(bytes.int_in_range(1..=3)?)).unwrap();
@@ -41,7 +41,7 @@ pub(crate) fn cost(bytes: &mut Unstructured<'_>) -> Result<u64> {
     })
 }
 
-/// From within a token to past everything.
+/// Decodes a duration, from less than a token to more than every period.
 pub(crate) fn span_ns(bytes: &mut Unstructured<'_>) -> Result<u64> {
     let magnitude = bytes.int_in_range(0..=25_u32)?;
     bytes.int_in_range(0..=1 << magnitude)
@@ -55,7 +55,7 @@ pub(crate) fn charges(bytes: &mut Unstructured<'_>) -> Result<Vec<(Target, u64)>
     (0..bytes.int_in_range(1..=5)?).map(|_| Ok((target(bytes)?, cost(bytes)?))).collect()
 }
 
-#[allow(dead_code, reason = "not every target takes every step")]
+#[allow(dead_code, reason = "not every target uses every step")]
 pub(crate) fn step(bytes: &mut Unstructured<'_>) -> Result<Step> {
     Ok(match bytes.int_in_range(0..=15_u8)? {
         0 | 1 => Step::Forward(span_ns(bytes)?),

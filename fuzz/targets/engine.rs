@@ -1,4 +1,4 @@
-//! An engine for targets that need decisions: its rules look at all that a request can say.
+//! An engine for targets that need decisions. Its rules use address, header, path and concurrency.
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,7 +17,7 @@ rules:
   - { name: at-once, key: user, concurrency: 2 }
 ";
 
-/// Every input changes what it has counted, as requests do.
+/// The engine of all inputs: each input changes its counters, as requests do.
 pub(crate) static ENGINE: LazyLock<Arc<Engine>> = LazyLock::new(|| {
     let loaded = tollgate_policy::parse(POLICY, "policy.yaml", None).unwrap_or_else(|report| panic!("{report}"));
     let clock = Arc::new(ManualClock::at(1_700_000_000_000_000_000));

@@ -1,6 +1,5 @@
-//! A set of signing keys comes from an identity provider: whatever it is, the
-//! reader says which keys are in it or why there are none, and each key is of a
-//! type that its algorithm is for.
+//! Reading any bytes as a JSON Web Key Set returns its keys or an error, and the type of each key fits its algorithm.
+//! The set comes from an identity provider.
 
 #![no_main]
 
@@ -13,15 +12,15 @@ fuzz_target!(|data: &[u8]| {
             assert!((1..=MAX_JWT_KEYS).contains(&keys.len()), "{} keys", keys.len());
             keys.iter().for_each(check);
         }
-        Err(why) => {
-            let why = why.to_string();
-            assert!(!why.is_empty() && !why.chars().any(char::is_control), "{why:?}");
-            assert!(why.chars().count() < 2_000, "{why}");
+        Err(error) => {
+            let error = error.to_string();
+            assert!(!error.is_empty() && !error.chars().any(char::is_control), "{error:?}");
+            assert!(error.chars().count() < 2_000, "{error}");
         }
     }
 });
 
-/// No public key is ever for an algorithm of shared secrets, nor the other way round.
+/// Asserts that the key fits its algorithm: no public key has an algorithm of shared secrets, nor the other way round.
 fn check(key: &JwtKey) {
     use JwtAlgorithm::{EdDsa, Es256, Es384, Hs256, Hs384, Hs512, Rs256, Rs384, Rs512};
     assert!(key.kid.as_ref().is_none_or(|kid| !kid.is_empty()));

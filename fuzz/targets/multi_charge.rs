@@ -1,5 +1,4 @@
-//! Charges made together: a whole that is refused leaves nothing behind, and
-//! the receipts of one that passed give everything back.
+//! Charges made together: a refused batch changes nothing, and the receipts of an admitted batch refund everything.
 
 #![no_main]
 
@@ -12,12 +11,12 @@ use libfuzzer_sys::fuzz_target;
 use model::pair::{Pair, SCOPES, Step};
 
 fuzz_target!(|data: &[u8]| {
-    // Bytes that end early have said what they had to say.
-    let _ = tell(&mut Unstructured::new(data));
+    // The input may end within a step.
+    let _ = run(&mut Unstructured::new(data));
 });
 
-fn tell(bytes: &mut Unstructured<'_>) -> Result<()> {
-    // Each quota in a scope of its own: what one leaves behind is read by no other.
+fn run(bytes: &mut Unstructured<'_>) -> Result<()> {
+    // Each quota has its own scope, so that no other quota reads its state.
     let quotas = (0..SCOPES).map(|scope| Ok((scope, decode::quota(bytes)?))).collect::<Result<Vec<_>>>()?;
     let mut pair = Pair::new(&quotas, 1 << 60);
     while !bytes.is_empty() {
@@ -28,13 +27,13 @@ fn tell(bytes: &mut Unstructured<'_>) -> Result<()> {
                 let before = pair.peek_everything();
                 let (all, _) = pair.answers_to_all(&decode::charges(bytes)?, false);
                 let after = pair.peek_everything();
-                assert!(all || before == after, "a refused whole has charged: {before:?}, {after:?}");
+                assert!(all || before == after, "a refused batch has charged: {before:?}, {after:?}");
             }
             _ => {
                 let before = pair.peek_everything();
                 pair.answers_to_all(&decode::charges(bytes)?, true);
                 pair.refund_everything();
-                assert_eq!(before, pair.peek_everything(), "given back at once");
+                assert_eq!(before, pair.peek_everything(), "refunded at once");
             }
         }
     }

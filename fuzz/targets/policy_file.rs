@@ -1,16 +1,17 @@
-//! Any text: reading it as a policy never panics, and whatever is said about it
-//! can be shown, points into the text and leaves the terminal alone.
+//! Reading any text as a policy never panics, and each diagnostic can be displayed, has a position within the text and
+//! contains no control characters.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate_policy::{Diagnostic, ERROR_CODES, WARNING_CODES, parse};
+use tollgate_policy::{Diagnostic, ERROR_CODES, NOTE_CODES, WARNING_CODES, parse};
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
     match parse(&text, "fuzzed.yaml", None) {
         Ok(loaded) => {
             loaded.warnings.iter().for_each(|warning| check(warning, WARNING_CODES, &text));
+            loaded.notes.iter().for_each(|note| check(note, NOTE_CODES, &text));
             let problems = loaded.policy.warnings();
             assert_eq!(problems.len(), loaded.warnings.len());
             assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));

@@ -1,5 +1,5 @@
-//! Any bytes: reading a rate never panics, what is read is written so that it
-//! reads the same, and an error points into the text.
+//! Parsing any bytes as a rate never panics, the text of a parsed rate parses to the same rate, and an error has a
+//! position within the text.
 
 #![no_main]
 
@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// What can be read can be compiled, or is refused with a reason.
+/// Asserts that a parsed rate can be compiled, or is refused with a message.
 fn compile(rate: Rate) {
     match Quota::token_bucket(rate) {
         Ok(quota) => {

@@ -1,6 +1,5 @@
-//! Whatever a client sends, a plan makes something of it: it never panics, what
-//! it charges is what it explains, keys are clean, and no other way of writing
-//! the same request meets anything else.
+//! Matching any request never panics, its charges agree with the explanation, its keys are printable, and no other
+//! notation of the same request avoids a charge.
 //!
 //! The input is lines: the method, the host, the target, then `Name: value`.
 
@@ -14,12 +13,12 @@ use tollgate_policy::model::{
     Allowance, ClientIp, Condition, Cost, CostSource, ForwardedBy, Grant, Identity, IdentitySource, Networks, Paths,
     Rule, TextPattern, TrailingSlash, When,
 };
-use tollgate_policy::{Matched, CompiledPolicy, Policy, Request, RuleOutcome};
+use tollgate_policy::{CompiledPolicy, Matched, Policy, Request, RuleOutcome};
 
-static PLANS: LazyLock<[CompiledPolicy; 2]> = LazyLock::new(|| {
+static POLICIES: LazyLock<[CompiledPolicy; 2]> = LazyLock::new(|| {
     [
-        plan(ForwardedBy::XForwardedFor, Paths::default()),
-        plan(ForwardedBy::Forwarded, Paths { trailing_slash: TrailingSlash::Keep, ignore_case: true }),
+        compile(ForwardedBy::XForwardedFor, Paths::default()),
+        compile(ForwardedBy::Forwarded, Paths { trailing_slash: TrailingSlash::Keep, ignore_case: true }),
     ]
 });
 
@@ -28,10 +27,9 @@ fuzz_target!(|data: &[u8]| {
     let mut text = || String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let (method, host, target) = (text(), text(), text());
     let headers: Vec<(String, &[u8])> = lines.filter_map(field).collect();
-    for (plan, peer) in PLANS
-        .iter()
-        .flat_map(|plan| ["10.0.0.1", "203.0.113.9", "::ffff:10.0.0.1", "2002:a00:1::1"].map(|peer| (plan, peer)))
-    {
+    for (compiled, peer) in POLICIES.iter().flat_map(|compiled| {
+        ["10.0.0.1", "203.0.113.9", "::ffff:10.0.0.1", "2002:a00:1::1"].map(|peer| (compiled, peer))
+    }) {
         let peer = peer.parse().expect("an address");
         let request = Request {
             method: &method,
@@ -40,12 +38,12 @@ fuzz_target!(|data: &[u8]| {
             headers: &headers,
             ..Request::from_peer(Some(peer))
         };
-        let matched = plan.match_request(&request);
-        assert_both_ways(plan, &request, &matched);
-        assert_clean(&matched);
-        assert_explained(plan, &request, &matched);
-        assert_written_otherwise(plan, &request, &matched);
-        assert_repeated(plan, &request, &headers, &matched);
+        let matched = compiled.match_request(&request);
+        assert_agrees_with_index(compiled, &request, &matched);
+        assert_keys_printable(&matched);
+        assert_explained(compiled, &request, &matched);
+        assert_respelled(compiled, &request, &matched);
+        assert_repeated(compiled, &request, &headers, &matched);
     }
 });
 
@@ -54,9 +52,9 @@ fn field(line: &[u8]) -> Option<(String, &[u8])> {
     Some((String::from_utf8_lossy(&line[..colon]).into_owned(), &line[colon + 1..]))
 }
 
-/// The fast path says what the indexes say.
-fn assert_both_ways(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matched<'_>) {
-    let reference = plan.match_by_index(request, |_, _| None);
+/// Asserts that the fast path agrees with the indexes.
+fn assert_agrees_with_index(compiled: &CompiledPolicy, request: &Request<'_>, matched: &Matched<'_>) {
+    let reference = compiled.match_by_index(request, |_, _| None);
     let charges = |matched: &Matched<'_>| {
         let charges = matched.charges.iter();
         charges.map(|charge| (charge.rule, charge.quota, charge.cost, matched.key(charge).to_vec())).collect::<Vec<_>>()
@@ -68,28 +66,28 @@ fn assert_both_ways(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matc
     );
 }
 
-/// Keys are short and can be printed, and nothing in them means anything to Redis.
-fn assert_clean(matched: &Matched<'_>) {
+/// Asserts that keys are short and printable, and contain no hash tags of Redis Cluster.
+fn assert_keys_printable(matched: &Matched<'_>) {
     for charge in &matched.charges {
         let key = matched.key(charge);
         assert!(key.iter().all(|byte| matches!(byte, b' '..=b'~') && !b"{}".contains(byte)));
-        // Two parts of at most 256 bytes, each of which may be four when it is escaped.
+        // Two parts of at most 256 bytes, each of which may become four when escaped.
         assert!(key.len() <= 2 * (4 * 256 + 16));
         assert!((1..=100).contains(&charge.cost));
     }
 }
 
-fn assert_explained(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matched<'_>) {
+fn assert_explained(compiled: &CompiledPolicy, request: &Request<'_>, matched: &Matched<'_>) {
     let mut charges = matched.charges.iter();
     let mut denials = matched.denials.iter();
-    for rule in plan.explain(request).rules {
+    for rule in compiled.explain(request).rules {
         let RuleOutcome::Applies(applied) = rule.outcome else { continue };
         if applied.denies {
             assert_eq!(denials.next(), Some(&rule.rule));
             continue;
         }
         for key in std::iter::once(&applied.key).chain(&applied.more_keys) {
-            let charge = charges.next().expect("as many charges as keys of rules that apply");
+            let charge = charges.next().expect("a charge for each key of a rule that applies");
             assert_eq!(charge.rule, rule.rule);
             assert_eq!(charge.cost, applied.cost);
             assert_eq!(matched.key(charge), key.as_bytes());
@@ -98,9 +96,10 @@ fn assert_explained(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matc
     assert!(charges.next().is_none() && denials.next().is_none());
 }
 
-/// However a plain path is written, what it meets is met: a slash more, a segment that leads nowhere, escapes.
-fn assert_written_otherwise(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matched<'_>) {
-    let readings = plan.explain(request).readings;
+/// Asserts that other spellings of a plain path have at least the same charges: with an additional slash, a dot segment
+/// or escapes.
+fn assert_respelled(compiled: &CompiledPolicy, request: &Request<'_>, matched: &Matched<'_>) {
+    let readings = compiled.explain(request).readings;
     assert!(readings.len() <= 24, "{readings:?}");
     if !request.target.starts_with('/') || readings.len() != 1 || request.target.contains('%') {
         return;
@@ -111,38 +110,45 @@ fn assert_written_otherwise(plan: &CompiledPolicy, request: &Request<'_>, matche
     let spelled =
         ["/", "/.", "/x/..", "/%2e", "/x%2fy/../..", "\\", "http://h"].map(|prefix| format!("{prefix}{path}"));
     for target in spelled.into_iter().chain([escaped]).map(|path| path + query) {
-        let other = plan.match_request(&Request { target: &target, ..*request });
+        let other = compiled.match_request(&Request { target: &target, ..*request });
         let has =
             |rule: u32, key: &[u8]| other.charges.iter().any(|charge| charge.rule == rule && other.key(charge) == key);
         assert!(matched.charges.iter().all(|charge| has(charge.rule, matched.key(charge))), "{target}");
     }
 }
 
-/// Further lines of a header that has one value, cookies and parameters change no key and free from no rule. A line
-/// that says nothing is the one exception: what stands behind it may be what counts.
-fn assert_repeated(plan: &CompiledPolicy, request: &Request<'_>, headers: &[(String, &[u8])], matched: &Matched<'_>) {
+/// Asserts that further lines of a header or further cookies change no key and avoid no rule. The only exception is an
+/// empty first line, because a backend may use the line after it.
+fn assert_repeated(
+    compiled: &CompiledPolicy,
+    request: &Request<'_>,
+    headers: &[(String, &[u8])],
+    matched: &Matched<'_>,
+) {
     const ADDED: [(&str, &[u8]); 4] =
         [("x-user", b"fresh"), ("authorization", b"bearer\tfresh"), ("Cookie", b"sid=fresh"), ("X-User", b"")];
-    let keys = |matched: &Matched<'_>| matched.charges.iter().map(|charge| (charge.rule, matched.key(charge).to_vec())).collect::<Vec<_>>();
+    let keys = |matched: &Matched<'_>| {
+        matched.charges.iter().map(|charge| (charge.rule, matched.key(charge).to_vec())).collect::<Vec<_>>()
+    };
     for (name, value) in ADDED {
-        let has_value = |token: &[u8]| plan_has(headers, name, token);
-        let is_said = match name {
+        let has_value = |token: &[u8]| has_value_after(headers, name, token);
+        let is_present = match name {
             "authorization" => has_value(b"bearer "),
             "Cookie" => has_value(b"sid="),
             _ => has_value(b""),
         };
-        if !is_said {
+        if !is_present {
             continue;
         }
         let mut more = headers.to_vec();
         more.push((name.to_owned(), value));
-        let other = plan.match_request(&Request { headers: &more, ..*request });
+        let other = compiled.match_request(&Request { headers: &more, ..*request });
         assert_eq!(keys(&other), keys(matched), "{name}");
     }
 }
 
-/// Whether the first line of a header begins like this and goes on.
-fn plan_has(headers: &[(String, &[u8])], name: &str, start: &[u8]) -> bool {
+/// Whether the first line of a header begins with `start` and continues with a value.
+fn has_value_after(headers: &[(String, &[u8])], name: &str, start: &[u8]) -> bool {
     let first = headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     first.is_some_and(|(_, line)| {
         let line = line.trim_ascii();
@@ -154,14 +160,14 @@ fn plan_has(headers: &[(String, &[u8])], name: &str, start: &[u8]) -> bool {
     })
 }
 
-fn plan(forwarded_by: ForwardedBy, paths: Paths) -> CompiledPolicy {
+fn compile(forwarded_by: ForwardedBy, paths: Paths) -> CompiledPolicy {
     let sources = [
         ("user", IdentitySource::Header("X-User".into())),
         ("sid", IdentitySource::Cookie("sid".into())),
         ("org", IdentitySource::PathSegment(2)),
         ("api_key", IdentitySource::Query("key".into())),
         ("token", IdentitySource::Bearer),
-        ("anybody", IdentitySource::First(["user", "sid", "api_key"].map(str::to_owned).to_vec())),
+        ("any_client", IdentitySource::First(["user", "sid", "api_key"].map(str::to_owned).to_vec())),
     ];
     let mut rules: Vec<Rule> = sources.iter().map(|(name, _)| rule(name, &[name], When::default())).collect();
     rules.push(rule("address", &["client_ip", "path"], When::default()));
@@ -188,7 +194,7 @@ fn plan(forwarded_by: ForwardedBy, paths: Paths) -> CompiledPolicy {
         paths,
         ..Policy::default()
     };
-    CompiledPolicy::new(&policy.check().expect("a policy")).expect("a plan")
+    CompiledPolicy::new(&policy.check().expect("a policy")).expect("a compiled policy")
 }
 
 fn rule(name: &str, key: &[&str], when: When) -> Rule {

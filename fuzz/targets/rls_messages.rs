@@ -1,5 +1,5 @@
-//! Whatever a gateway sends, each descriptor is answered or the whole call is
-//! refused, and no answer is one that a gateway takes for yes by mistake.
+//! For any message of a gateway, each descriptor has a status or the whole call is refused, and no response has a code
+//! that a gateway could misread as allowed.
 
 #![no_main]
 
@@ -9,8 +9,8 @@ use libfuzzer_sys::fuzz_target;
 use tollgate_server::fuzzing;
 
 fuzz_target!(|data: &[u8]| {
-    if let Some(answered) = fuzzing::rls(&engine::ENGINE, data) {
-        assert_eq!(answered.statuses, answered.descriptors);
-        assert!([1, 2].contains(&answered.overall_code), "{}", answered.overall_code);
+    if let Some(response) = fuzzing::rls(&engine::ENGINE, data) {
+        assert_eq!(response.statuses, response.descriptors);
+        assert!([1, 2].contains(&response.overall_code), "{}", response.overall_code);
     }
 });

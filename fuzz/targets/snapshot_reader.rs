@@ -1,6 +1,5 @@
-//! Whatever is in a snapshot, reading it ends, takes little memory and never
-//! panics; and what was restored from it can be asked, charged and written down
-//! again.
+//! Reading any snapshot terminates, takes little memory and never panics. A restored store can be peeked, charged and
+//! written again.
 
 #![no_main]
 
@@ -10,28 +9,29 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use tollgate_store::{Capacity, Limit, ManualClock, MemoryOptions, MemoryStore, Queue, Quota, RestoreError, WhenFull};
 
-const OPTIONS: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(64), when_full: WhenFull::EvictFullest };
+const OPTIONS: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(64), when_full: WhenFull::EvictLeastUsed };
 const NOW_NS: u64 = 1_790_000_000_000_000_000;
-/// Up to where a snapshot is the same whatever is in the store.
+/// The length of the header, which is the same for any content of the store.
 const HEADER_BYTES: usize = 56;
 
-/// The kinds of records of keys that callers bring: from here on they are apart, a bucket, a window.
-const CALLERS_APART: u8 = 10;
+/// The kinds of records of caller-supplied limits: the marker from which on they are stored separately, a bucket, a
+/// window.
+const CALLERS_SEPARATE: u8 = 10;
 const CALLER_BUCKET: u8 = 11;
 const CALLER_WINDOW: u8 = 12;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&form, input)) = data.split_first() else { return };
     match form % 3 {
-        // Bytes as they come.
-        0 => _ = restore(input, NOW_NS).map(|restored| use_it(&restored)),
-        // Any records behind a good head, with the right checksum.
-        1 => _ = restore(&summed([&head(), input].concat()), NOW_NS).map(|restored| use_it(&restored)),
-        // Good records of one key, with any numbers in them.
+        // The input as it is.
+        0 => _ = restore(input, NOW_NS).map(|restored| exercise(&restored)),
+        // Any records after a valid header, with the right checksum.
+        1 => _ = restore(&with_checksum([&header(), input].concat()), NOW_NS).map(|restored| exercise(&restored)),
+        // Valid records of one key, with any numbers.
         _ => {
             let mut bytes = Unstructured::new(input);
             if let Ok((snapshot, now_ns)) = records(&mut bytes) {
-                _ = restore(&snapshot, now_ns).map(|restored| use_it(&restored));
+                _ = restore(&snapshot, now_ns).map(|restored| exercise(&restored));
             }
         }
     }
@@ -58,11 +58,11 @@ fn written(store: &MemoryStore) -> Vec<u8> {
     bytes
 }
 
-fn head() -> Vec<u8> {
+fn header() -> Vec<u8> {
     written(&empty())[..HEADER_BYTES].to_vec()
 }
 
-/// The hash of the one key: what follows the kind of the first record.
+/// Returns the hash of the only key, which follows the kind of the first record.
 fn hash_of_key() -> [u8; 8] {
     let store = empty();
     let window = Quota::fixed_window("5/day".parse().unwrap()).unwrap();
@@ -70,15 +70,15 @@ fn hash_of_key() -> [u8; 8] {
     written(&store)[HEADER_BYTES + 1..HEADER_BYTES + 9].try_into().unwrap()
 }
 
-/// A snapshot of up to eight records.
+/// Decodes a snapshot of up to eight records.
 fn records(bytes: &mut Unstructured<'_>) -> Result<(Vec<u8>, u64)> {
-    let mut snapshot = head();
+    let mut snapshot = header();
     let hash = hash_of_key();
     let count = bytes.int_in_range(1..=8_u8)?;
     for _ in 0..count {
-        let kind = *bytes.choose(&[1, 2, 3, 4, 5, 6, CALLERS_APART, CALLER_BUCKET, CALLER_WINDOW])?;
+        let kind = *bytes.choose(&[1, 2, 3, 4, 5, 6, CALLERS_SEPARATE, CALLER_BUCKET, CALLER_WINDOW])?;
         snapshot.push(kind);
-        if kind == CALLERS_APART {
+        if kind == CALLERS_SEPARATE {
             continue;
         }
         if kind == 1 {
@@ -126,16 +126,16 @@ fn records(bytes: &mut Unstructured<'_>) -> Result<(Vec<u8>, u64)> {
     snapshot.push(0);
     number(&mut snapshot, count.into());
     number(&mut snapshot, len);
-    Ok((summed(snapshot), any_time(bytes)?))
+    Ok((with_checksum(snapshot), any_time(bytes)?))
 }
 
-/// Of every size.
+/// Decodes a number of any magnitude.
 fn any_number(bytes: &mut Unstructured<'_>) -> Result<u64> {
     let bits = bytes.int_in_range(0..=63_u32)?;
     Ok(bytes.arbitrary::<u64>()? >> bits)
 }
 
-/// Mostly about now.
+/// Decodes a time, mostly near the present.
 fn any_time(bytes: &mut Unstructured<'_>) -> Result<u64> {
     let span = any_number(bytes)?;
     Ok(match bytes.int_in_range(0..=3_u8)? {
@@ -157,16 +157,16 @@ fn number(to: &mut Vec<u8>, mut number: u64) {
     to.push(number as u8);
 }
 
-/// With its checksum behind it.
-fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
+/// Appends the checksum.
+fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     let step = |sum: u32| if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
     let sum = !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), |sum, _| step(sum)));
     bytes.extend(sum.to_le_bytes());
     bytes
 }
 
-/// Asks and charges the key under every algorithm, at times around now, and writes all of it down again.
-fn use_it(restored: &Restored) {
+/// Peeks and charges the key under every algorithm, at several times, and writes the snapshot again.
+fn exercise(restored: &Restored) {
     let store = &restored.store;
     let rate = "3/day".parse().unwrap();
     let quotas = [
@@ -178,21 +178,21 @@ fn use_it(restored: &Restored) {
         Quota::concurrency(3, Some(Duration::from_secs(60))),
     ];
     for quota in quotas {
-        ask(restored, &store.limit("scope", quota.unwrap()).unwrap());
+        peek_and_charge(restored, &store.limit("scope", quota.unwrap()).unwrap());
     }
     for quota in [Quota::token_bucket(rate), Quota::fixed_window(rate)] {
-        ask(restored, &store.caller_limit("scope", quota.unwrap().with_max_debt(0).unwrap()).unwrap());
+        peek_and_charge(restored, &store.caller_limit("scope", quota.unwrap().with_max_debt(0).unwrap()).unwrap());
     }
     let again = restore(&written(store), NOW_NS);
-    assert!(again.is_ok(), "what was written cannot be read");
+    assert!(again.is_ok(), "the written snapshot cannot be read");
 }
 
-fn ask(Restored { store, clock }: &Restored, limit: &Limit) {
+fn peek_and_charge(Restored { store, clock }: &Restored, limit: &Limit) {
     for ns in [0, 1, 86_400_000_000_000] {
         let before = store.peek(limit, "key");
         let after = store.check(limit, "key", 1);
-        // States that no store has written may be odd, but never promise more than a limit.
+        // States that no store has written may be inconsistent, but never have more remaining than the limit.
         assert!(before.remaining <= before.limit && after.remaining <= after.limit, "{:?}", limit.quota());
-        clock.advance(ns);
+        clock.advance(Duration::from_nanos(ns));
     }
 }

@@ -1,6 +1,5 @@
-//! Any operations in any order. A roomy store answers exactly what the model
-//! does; a tiny one stays within its memory, and lets nobody have more than the
-//! bound unless it has counted an eviction.
+//! Any operations in any order. A store with enough capacity returns exactly the decisions of the model. A tiny store
+//! stays within its memory, and admits no key beyond its bound unless it has counted an eviction.
 
 #![no_main]
 
@@ -16,14 +15,14 @@ use tiny::Tiny;
 
 fuzz_target!(|data: &[u8]| {
     let mut bytes = Unstructured::new(data);
-    // Bytes that end early have said what they had to say.
+    // The input may end within a step.
     let _ = match bytes.ratio(2_u8, 3) {
-        Ok(true) => tell_roomy(&mut bytes),
-        _ => tell_tiny(&mut bytes),
+        Ok(true) => run_with_capacity(&mut bytes),
+        _ => run_tiny(&mut bytes),
     };
 });
 
-fn tell_roomy(bytes: &mut Unstructured<'_>) -> Result<()> {
+fn run_with_capacity(bytes: &mut Unstructured<'_>) -> Result<()> {
     let quotas = bytes.int_in_range(1..=8)?;
     let quotas = (0..quotas).map(|_| Ok((bytes.arbitrary()?, decode::quota(bytes)?))).collect::<Result<Vec<_>>>()?;
     let mut pair = Pair::new(&quotas, start_ns(bytes)?);
@@ -34,7 +33,7 @@ fn tell_roomy(bytes: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-fn tell_tiny(bytes: &mut Unstructured<'_>) -> Result<()> {
+fn run_tiny(bytes: &mut Unstructured<'_>) -> Result<()> {
     let mut tiny = Tiny::new(bytes)?;
     while !bytes.is_empty() {
         tiny.step(bytes)?;
@@ -42,7 +41,7 @@ fn tell_tiny(bytes: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// This century, mostly; else the beginning of time or its end.
+/// Decodes the start time: mostly in this century, else near the smallest or the largest time.
 fn start_ns(bytes: &mut Unstructured<'_>) -> Result<u64> {
     let offset_ns = bytes.int_in_range(0..=10_000_000)?;
     Ok(match bytes.int_in_range(0..=7_u8)? {

@@ -1,16 +1,16 @@
-//! A store with less room than there are keys. What it forgets it must count.
+//! A store with less capacity than keys. It must count its evictions.
 
 use std::collections::HashMap;
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
-use tollgate_core::{AlgorithmKind, Decision, Quota, Verdict, most_admitted};
-use tollgate_store::{Capacity, Limit, ManualClock, MemoryOptions, MemoryStore, Receipt, WhenFull};
+use tollgate_core::{AlgorithmKind, ChargeVerdict, Decision, Quota, max_admitted};
+use tollgate_store::{Capacity, ChargeReceipt, Limit, ManualClock, MemoryOptions, MemoryStore, WhenFull};
 
 use crate::decode;
 
 const START_NS: u64 = 1 << 60;
-/// How far back a key's admissions are added up.
-const REMEMBERED: usize = 48;
+/// The number of a key's latest admissions that are added up.
+const ADMISSIONS_MAX: usize = 48;
 
 pub(crate) struct Tiny {
     store: MemoryStore,
@@ -20,21 +20,21 @@ pub(crate) struct Tiny {
     most_bytes: usize,
     limits: Vec<Limit>,
     evictions: u64,
-    /// By limit and key: when, and how much, as far as it was not given back.
-    admitted: HashMap<Who, Vec<(u64, u64)>>,
-    /// Admitted in this step, which may have evicted somebody.
-    just_admitted: Vec<(Who, u64)>,
-    held: Vec<(Who, u64, Receipt)>,
+    /// The admissions that were not refunded, by limit and key: the time and the cost.
+    admitted: HashMap<LimitAndKey, Vec<(u64, u64)>>,
+    /// The admissions of this step, which may have evicted a key.
+    just_admitted: Vec<(LimitAndKey, u64)>,
+    held: Vec<(LimitAndKey, u64, ChargeReceipt)>,
 }
 
-type Who = (usize, u64);
+type LimitAndKey = (usize, u64);
 
 impl Tiny {
     pub(crate) fn new(bytes: &mut Unstructured<'_>) -> Result<Tiny> {
-        let when_full = if bytes.arbitrary()? { WhenFull::RefuseNew } else { WhenFull::EvictFullest };
+        let when_full = if bytes.arbitrary()? { WhenFull::RefuseNew } else { WhenFull::EvictLeastUsed };
         let (capacity, most_bytes) = match bytes.int_in_range(0..=8_usize)? {
             0 => (Capacity::Bytes(64 << 10), 64 << 10),
-            // 64 slots at least for each of four kinds of state, and 1 KiB of heap a key.
+            // At least 64 slots for each of four kinds of state, and 1 KiB of heap per key.
             entries => (Capacity::Entries(entries), 48 << 10),
         };
         let clock = ManualClock::at(START_NS);
@@ -60,39 +60,39 @@ impl Tiny {
         match bytes.int_in_range(0..=7_u8)? {
             0 => self.advance(decode::span_ns(bytes)?),
             1 => self.check_many(self.limit(bytes)?, bytes.arbitrary::<u8>()?.into()),
-            2 => self.give_back(bytes.arbitrary::<u8>()?.into()),
+            2 => self.refund(bytes.arbitrary::<u8>()?.into()),
             3 => {
-                let who = self.who(bytes)?;
-                let decision = self.store.peek(&self.limits[who.0], &who.1);
-                assert!(decision.is_allowed(), "a peek needs no room");
+                let target = self.limit_and_key(bytes)?;
+                let decision = self.store.peek(&self.limits[target.0], &target.1);
+                assert!(decision.is_allowed(), "a peek needs no capacity");
             }
             4 => {
-                let who = self.who(bytes)?;
-                self.check_with_receipt(who, decode::cost(bytes)?);
+                let target = self.limit_and_key(bytes)?;
+                self.check_with_receipt(target, decode::cost(bytes)?);
             }
             _ => {
-                let who = self.who(bytes)?;
-                self.check(who, decode::cost(bytes)?);
+                let target = self.limit_and_key(bytes)?;
+                self.check(target, decode::cost(bytes)?);
             }
         }
-        self.take_stock();
+        self.verify_bounds();
         Ok(())
     }
 
-    /// Adds up what was admitted, unless somebody was evicted: whoever that was may begin anew.
-    fn take_stock(&mut self) {
+    /// Adds up the admissions, unless a key was evicted, which then starts with a full quota.
+    fn verify_bounds(&mut self) {
         let stats = self.store.stats();
         assert!(stats.bytes <= self.most_bytes, "{stats:?}");
-        assert!(self.when_full == WhenFull::EvictFullest || stats.evictions == 0, "{stats:?}");
+        assert!(self.when_full == WhenFull::EvictLeastUsed || stats.evictions == 0, "{stats:?}");
         if stats.evictions != self.evictions {
             self.evictions = stats.evictions;
-            // Permits that are out are never forgotten.
-            let is_kept = |who: &Who| self.limits[who.0].quota().kind() == AlgorithmKind::Concurrency;
-            self.admitted.retain(|who, _| is_kept(who));
-            self.just_admitted.retain(|(who, _)| is_kept(who));
+            // Held permits are never evicted.
+            let is_kept = |target: &LimitAndKey| self.limits[target.0].quota().kind() == AlgorithmKind::Concurrency;
+            self.admitted.retain(|target, _| is_kept(target));
+            self.just_admitted.retain(|(target, _)| is_kept(target));
         }
-        for (who, cost) in std::mem::take(&mut self.just_admitted) {
-            self.admit(who, cost);
+        for (target, cost) in std::mem::take(&mut self.just_admitted) {
+            self.admit(target, cost);
         }
     }
 
@@ -101,40 +101,40 @@ impl Tiny {
         self.clock.set(self.now);
     }
 
-    /// Distinct keys, to fill the table.
+    /// Checks distinct keys, to fill the table.
     fn check_many(&mut self, limit: usize, keys: u64) {
         for key in 0..keys {
             self.check((limit, key), 1);
         }
     }
 
-    fn check(&mut self, who: Who, cost: u64) {
-        let decision = self.store.check(&self.limits[who.0], &who.1, cost);
-        self.assert_room(who, &decision);
+    fn check(&mut self, target: LimitAndKey, cost: u64) {
+        let decision = self.store.check(&self.limits[target.0], &target.1, cost);
+        self.assert_has_capacity(target, &decision);
         if decision.is_allowed() && cost > 0 {
-            self.just_admitted.push((who, cost));
+            self.just_admitted.push((target, cost));
         }
     }
 
-    fn check_with_receipt(&mut self, who: Who, cost: u64) {
-        let (decision, receipt) = self.store.check_with_receipt(&self.limits[who.0], &who.1, cost);
-        self.assert_room(who, &decision);
+    fn check_with_receipt(&mut self, target: LimitAndKey, cost: u64) {
+        let (decision, receipt) = self.store.check_with_receipt(&self.limits[target.0], &target.1, cost);
+        self.assert_has_capacity(target, &decision);
         if let Some(receipt) = receipt {
-            self.just_admitted.push((who, cost));
-            self.held.push((who, self.now, receipt));
+            self.just_admitted.push((target, cost));
+            self.held.push((target, self.now, receipt));
         }
     }
 
-    fn assert_room(&self, who: Who, decision: &Decision) {
-        let may_be_full = self.when_full == WhenFull::RefuseNew || self.kind(who) == AlgorithmKind::Concurrency;
-        assert!(may_be_full || decision.verdict != Verdict::NoRoom, "{:?}", self.quota(who));
+    fn assert_has_capacity(&self, target: LimitAndKey, decision: &Decision) {
+        let may_be_full = self.when_full == WhenFull::RefuseNew || self.kind(target) == AlgorithmKind::Concurrency;
+        assert!(may_be_full || decision.verdict != ChargeVerdict::Unavailable, "{:?}", self.quota(target));
     }
 
-    fn admit(&mut self, who: Who, cost: u64) {
-        let (now, quota) = (self.now, *self.quota(who));
-        let admitted = self.admitted.entry(who).or_default();
+    fn admit(&mut self, target: LimitAndKey, cost: u64) {
+        let (now, quota) = (self.now, *self.quota(target));
+        let admitted = self.admitted.entry(target).or_default();
         admitted.push((now, cost));
-        if admitted.len() > REMEMBERED {
+        if admitted.len() > ADMISSIONS_MAX {
             admitted.remove(0);
         }
         let mut sum = 0;
@@ -146,10 +146,10 @@ impl Tiny {
         }
     }
 
-    fn give_back(&mut self, number: usize) {
+    fn refund(&mut self, number: usize) {
         let Some(at) = number.checked_rem(self.held.len()) else { return };
-        let (who, charged_at, receipt) = self.held.swap_remove(at);
-        if let Some(admitted) = self.admitted.get_mut(&who)
+        let (target, charged_at, receipt) = self.held.swap_remove(at);
+        if let Some(admitted) = self.admitted.get_mut(&target)
             && let Some(at) = admitted.iter().position(|entry| *entry == (charged_at, receipt.cost()))
         {
             admitted.remove(at);
@@ -157,30 +157,30 @@ impl Tiny {
         self.store.refund(receipt);
     }
 
-    fn quota(&self, who: Who) -> &Quota {
-        self.limits[who.0].quota()
+    fn quota(&self, target: LimitAndKey) -> &Quota {
+        self.limits[target.0].quota()
     }
 
-    fn kind(&self, who: Who) -> AlgorithmKind {
-        self.quota(who).kind()
+    fn kind(&self, target: LimitAndKey) -> AlgorithmKind {
+        self.quota(target).kind()
     }
 
     fn limit(&self, bytes: &mut Unstructured<'_>) -> Result<usize> {
         bytes.choose_index(self.limits.len())
     }
 
-    fn who(&self, bytes: &mut Unstructured<'_>) -> Result<Who> {
+    fn limit_and_key(&self, bytes: &mut Unstructured<'_>) -> Result<LimitAndKey> {
         Ok((self.limit(bytes)?, bytes.arbitrary::<u8>()?.into()))
     }
 }
 
-/// The most in a span that begins and ends with an admission so far apart.
+/// Returns the largest cost that may be admitted within a span that begins and ends with admissions this far apart.
 fn most_in(quota: &Quota, apart_ns: u64) -> Option<u64> {
     match quota.kind() {
-        // Its bound is about departures.
+        // The bound of a queue is for departures.
         AlgorithmKind::LeakyQueue => None,
-        // A permit lives until its lease ends.
+        // A permit is held until its lease ends.
         AlgorithmKind::Concurrency => (apart_ns < quota.period_ns()).then_some(quota.amount()),
-        _ => most_admitted(quota, apart_ns + 1),
+        _ => max_admitted(quota, apart_ns + 1),
     }
 }

@@ -13,17 +13,17 @@ use tollgate_store::{Capacity, Decision, Limit, MemoryOptions, MemoryStore, Quot
 
 use crate::keys::BenchKey;
 
-/// What came of a number of checks.
+/// The results of a number of checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) allowed: u64,
-    /// Of what the answers said beyond yes and no, so that computing it cannot be left out.
+    /// A sum over the other values of the decisions, so that the compiler cannot omit them.
     pub(crate) checksum: u64,
 }
 
 impl Tally {
-    /// Takes note of an answer by its parts. Keeping the whole struct alive would force it through memory, and the
-    /// stall of reading it back is one that a caller does not have.
+    /// Adds the values of a decision. Keeping the whole struct alive would force it through memory, with a stall that
+    /// callers do not have.
     #[inline]
     pub(crate) fn note(&mut self, decision: &Decision) {
         self.allowed += u64::from(decision.is_allowed());
@@ -36,20 +36,20 @@ impl Tally {
     }
 }
 
-/// Somebody who decides. The loop is inside, so that nothing but a check happens between two checks.
+/// A limiter. The loop is inside `run`, so that nothing happens between two checks.
 pub(crate) trait Contestant<K>: Sync {
     fn run(&self, keys: &[K], order: &[u32]) -> Tally;
 }
 
-/// One quota in everybody's terms.
+/// A quota that every limiter can be built from.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms {
-    /// What one token takes to come back.
+pub(crate) struct QuotaSpec {
+    /// The time in which one token refills.
     pub(crate) token: Duration,
     pub(crate) burst: u32,
 }
 
-impl Terms {
+impl QuotaSpec {
     pub(crate) fn quota(self) -> Quota {
         let rate = Rate::new(1, self.token).and_then(|rate| rate.with_burst(u64::from(self.burst)));
         let quota = rate.map_err(Into::into).and_then(Quota::token_bucket);
@@ -70,9 +70,9 @@ pub(crate) struct Tollgate {
 }
 
 impl Tollgate {
-    /// In a store for `capacity` live keys, which fill it to a load of 0.6.
-    pub(crate) fn new(terms: Terms, capacity: usize) -> Tollgate {
-        Tollgate::under(terms.quota(), capacity)
+    /// Creates a store for `capacity` live keys, which fill it to a load of 0.6.
+    pub(crate) fn new(spec: QuotaSpec, capacity: usize) -> Tollgate {
+        Tollgate::under(spec.quota(), capacity)
     }
 
     pub(crate) fn under(quota: Quota, capacity: usize) -> Tollgate {
@@ -121,8 +121,8 @@ impl<K: BenchKey> Contestant<K> for TollgateBatch {
 pub(crate) struct Governor<K: BenchKey, S: BuildHasher + Clone>(RateLimiter<K, DashMapStateStore<K, S>, DefaultClock>);
 
 impl<K: BenchKey, S: BuildHasher + Clone + Default> Governor<K, S> {
-    pub(crate) fn new(terms: Terms) -> Governor<K, S> {
-        Governor(RateLimiter::dashmap_with_hasher(terms.governor(), S::default()))
+    pub(crate) fn new(spec: QuotaSpec) -> Governor<K, S> {
+        Governor(RateLimiter::dashmap_with_hasher(spec.governor(), S::default()))
     }
 }
 
@@ -147,17 +147,17 @@ impl<K: BenchKey, S: BuildHasher + Clone + Send + Sync> Contestant<K> for Govern
     }
 }
 
-/// What one writes oneself in ten lines: tokens and the time they were counted, in a concurrent map.
-pub(crate) struct HomeMade<K: BenchKey> {
+/// A custom token bucket in ten lines: tokens and the time of their count, in a concurrent map.
+pub(crate) struct CustomBucket<K: BenchKey> {
     buckets: DashMap<K, (f64, Instant)>,
     tokens_per_s: f64,
     burst: f64,
 }
 
-impl<K: BenchKey> HomeMade<K> {
-    pub(crate) fn new(terms: Terms) -> HomeMade<K> {
-        let tokens_per_s = 1.0 / terms.token.as_secs_f64();
-        HomeMade { buckets: DashMap::new(), tokens_per_s, burst: f64::from(terms.burst) }
+impl<K: BenchKey> CustomBucket<K> {
+    pub(crate) fn new(spec: QuotaSpec) -> CustomBucket<K> {
+        let tokens_per_s = 1.0 / spec.token.as_secs_f64();
+        CustomBucket { buckets: DashMap::new(), tokens_per_s, burst: f64::from(spec.burst) }
     }
 
     #[inline]
@@ -177,7 +177,7 @@ impl<K: BenchKey> HomeMade<K> {
     }
 }
 
-impl<K: BenchKey> Contestant<K> for HomeMade<K> {
+impl<K: BenchKey> Contestant<K> for CustomBucket<K> {
     fn run(&self, keys: &[K], order: &[u32]) -> Tally {
         let mut tally = Tally::default();
         for &at in order {

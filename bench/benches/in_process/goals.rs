@@ -1,4 +1,4 @@
-//! The goals of *In process*, and whether they are reached.
+//! The goals of the memory store, and whether they are reached.
 
 use crate::figures::Figures;
 use crate::workloads::{GROUPS, THREADS, figure};
@@ -30,7 +30,7 @@ struct Goal {
     measured: Option<(String, bool)>,
 }
 
-/// Prints every goal with what was measured.
+/// Prints every goal with the measured value.
 pub(crate) fn print_table(figures: &Figures) {
     println!("\n### Goals\n");
     println!("| | goal | measured | |");
@@ -61,7 +61,7 @@ fn speed(figures: &Figures) -> Vec<Goal> {
     SPEED.iter().map(goal).collect()
 }
 
-/// Every workload, both numbers of threads: the worst one decides.
+/// The worst workload, with one or two threads, decides.
 fn refusals(figures: &Figures) -> Option<Goal> {
     let workloads = GROUPS.iter().flat_map(|group| group.workloads);
     let cases = workloads.flat_map(|workload| THREADS.map(|threads| (workload, threads)));
@@ -79,7 +79,7 @@ fn refusals(figures: &Figures) -> Option<Goal> {
 }
 
 fn sizes(figures: &Figures) -> Vec<Goal> {
-    // In a store built for exactly as many keys, whatever a larger one would do.
+    // In a store built for exactly this number of keys.
     let figure = |what| figures.get(&memory::figure(memory::TOKEN_BUCKET, MANY, 1, what));
     let percent = figure("lost").map(|lost| lost / MANY as f64 * 100.0);
     vec![
@@ -89,7 +89,7 @@ fn sizes(figures: &Figures) -> Vec<Goal> {
             measured: figure("bytes").map(|bytes| (format!("{bytes:.1}"), bytes <= BYTES_PER_KEY)),
         },
         Goal {
-            what: "live keys forgotten, 10M live keys at load 0.6".to_owned(),
+            what: "live keys evicted, 10M live keys at load 0.6".to_owned(),
             goal: format!("under {EVICTED_PERCENT} %"),
             measured: percent.map(|percent| (format!("{percent:.4} %"), percent < EVICTED_PERCENT)),
         },

@@ -1,4 +1,4 @@
-//! Instructions a check, counted by callgrind: a figure that no neighbour on the machine can move.
+//! Instructions per check, counted by callgrind, which other load on the machine does not affect.
 
 use std::process::Command;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn figure(scenario: &str) -> String {
     format!("instructions/{scenario}")
 }
 
-/// Runs one scenario, to be watched from outside.
+/// Runs one scenario, under callgrind.
 pub(crate) fn run(at: usize, checks: u64) {
     let name = SCENARIOS[at];
     let is_new = name.ends_with("new key");
@@ -52,7 +52,7 @@ pub(crate) fn run(at: usize, checks: u64) {
     assert!(tally.allowed == expected, "{name}: {} of {checks} allowed", tally.allowed);
 }
 
-/// What callgrind counts, found by this function's name.
+/// The function that callgrind counts, selected by its name.
 #[inline(never)]
 fn measured(contestant: &dyn Contestant<String>, sequence: &Sequence<String>) -> Tally {
     std::hint::black_box(contestant.run(&sequence.keys, &sequence.order))
@@ -60,8 +60,8 @@ fn measured(contestant: &dyn Contestant<String>, sequence: &Sequence<String>) ->
 
 fn build(name: &str) -> Box<dyn Contestant<String>> {
     let pass = allowing(KEYS);
-    let terms = if name.contains("hit refused") { REFUSING } else { pass };
-    // New keys must find room, so that every check is of the same kind.
+    let spec = if name.contains("hit refused") { REFUSING } else { pass };
+    // There must be space for new keys, so that every check is of the same kind.
     let capacity = 4 * CHECKS as usize;
     match name {
         "tollgate, two charges, both pass" => return Box::new(Pair::new(pass, pass, KEYS)),
@@ -70,9 +70,9 @@ fn build(name: &str) -> Box<dyn Contestant<String>> {
         _ => {}
     }
     if name.starts_with("governor") {
-        return touched(Governor::<String, Foldhash>::new(terms));
+        return touched(Governor::<String, Foldhash>::new(spec));
     }
-    let quota = if name.contains("fraction") { fractional() } else { terms.quota() };
+    let quota = if name.contains("fraction") { fractional() } else { spec.quota() };
     let Tollgate { store, limit } = Tollgate::under(quota, capacity);
     touch_all::<String>(&Tollgate { store: store.clone(), limit: limit.clone() }, KEYS, name);
     if name.ends_with("batches of 64") {
@@ -81,8 +81,8 @@ fn build(name: &str) -> Box<dyn Contestant<String>> {
     Box::new(Tollgate { store, limit })
 }
 
-/// Three a second: a token takes 333,333,333 1/3 ns. All other scenarios and
-/// workloads have whole nanoseconds, which the store has a shorter way for.
+/// Three a second: a token refills in 333,333,333 1/3 ns. All other scenarios and workloads have whole nanoseconds,
+/// for which the store has a shorter path.
 fn fractional() -> Quota {
     let rate = Rate::new(3, Duration::from_secs(1)).and_then(|rate| rate.with_burst(1_000_000_000));
     let quota = rate.map_err(Into::into).and_then(Quota::token_bucket);
@@ -94,10 +94,10 @@ fn touched<C: Contestant<String> + 'static>(contestant: C) -> Box<dyn Contestant
     Box::new(contestant)
 }
 
-/// Every scenario twice, with n and 2n checks: the difference is n checks and nothing else. `false` without valgrind.
+/// Runs every scenario with n and with 2n checks; the difference is that of n checks. Returns `false` without valgrind.
 pub(crate) fn run_parts(figures: &mut Figures) -> bool {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        eprintln!("instructions: skipped, there is no valgrind");
+        eprintln!("instructions: skipped, valgrind is missing");
         return false;
     }
     for (at, scenario) in SCENARIOS.iter().enumerate() {

@@ -1,14 +1,14 @@
-//! Keys, and the order in which they are asked for.
+//! Keys, and the order in which they are used.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 
-/// What a contestant can be asked about.
+/// A key of the benchmark.
 pub(crate) trait BenchKey: tollgate_store::Key + Hash + Eq + Clone + Send + Sync + Sized + 'static {
     /// The key with this number.
     fn of(number: u64) -> Self;
 
-    /// Turns into another key, in the memory that it already has.
+    /// Changes to another key, without allocation.
     fn become_key(&mut self, number: u64);
 }
 
@@ -43,7 +43,7 @@ impl BenchKey for String {
     }
 }
 
-/// How many keys there are and which are asked for.
+/// The number of keys and their distribution.
 pub(crate) struct Population {
     pub(crate) keys: u64,
     zipf: Option<Zipf>,
@@ -54,14 +54,14 @@ impl Population {
         Population { keys, zipf: None }
     }
 
-    /// The key of rank r is asked for in proportion to 1 / r.
+    /// The key of rank r is used in proportion to 1 / r.
     pub(crate) fn zipf(keys: u64) -> Population {
         Population { keys, zipf: Some(Zipf::new(keys)) }
     }
 
     fn draw(&self, random: &mut Random) -> u64 {
-        /// Spreads ranks over the numbers, so that popular keys are no neighbours in anybody's memory. It is prime
-        /// and above any population, so no two ranks meet.
+        /// Spreads ranks over the numbers, so that popular keys are not adjacent in memory. It is prime and above any
+        /// population, so no two ranks have the same number.
         const SPREAD: u64 = 2_147_483_647;
         match &self.zipf {
             Some(zipf) => zipf.rank(random) * SPREAD % self.keys,
@@ -72,21 +72,20 @@ impl Population {
 
 /// Keys of one thread in one round, drawn beforehand.
 ///
-/// A small population lies in a pool that stays in the cache, and `order` jumps
-/// about in it. Of a large one, each key that will be asked for is laid down in
-/// the order of use, so that reading the key itself is a sequential read for
-/// every contestant, as cheap as for a request that has just come in.
+/// A small population is in a pool that stays in the cache, and `order` has random positions in it. Keys of a large
+/// population are stored in the order of use, so that reading the key itself is a sequential read for every
+/// contestant, as cheap as for a request that has just arrived.
 pub(crate) struct Sequence<K> {
     pub(crate) keys: Vec<K>,
     pub(crate) order: Vec<u32>,
     random: Random,
 }
 
-/// Populations up to here are pooled: 1,000 strings take less than a second-level cache.
+/// The largest pooled population: 1,000 strings fit into a second-level cache.
 const POOLED: u64 = 1_000;
 
 impl<K: BenchKey> Sequence<K> {
-    /// Makes room for `len` keys. To be called before anything else allocates, so that the keys lie side by side.
+    /// Allocates `len` keys. Called before other allocations, so that the keys are contiguous.
     pub(crate) fn with_room(len: usize, seed: u64) -> Sequence<K> {
         Sequence {
             keys: (0..len as u64).map(|_| K::of(0)).collect(),
@@ -112,7 +111,7 @@ impl<K: BenchKey> Sequence<K> {
         }
     }
 
-    /// How many different keys it asks for.
+    /// Returns the number of different keys.
     pub(crate) fn distinct(&self) -> usize {
         self.order.iter().map(|&at| &self.keys[at as usize]).collect::<HashSet<_>>().len()
     }

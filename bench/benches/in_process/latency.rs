@@ -1,4 +1,4 @@
-//! The latency of single checks while keys come and go: pauses that medians hide.
+//! The latency of single checks while keys are created and expire: pauses that medians hide.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::contestants::{Contestant, Governor, Tally, Terms, Tollgate};
+use crate::contestants::{Contestant, Governor, QuotaSpec, Tally, Tollgate};
 use crate::figures::{Figures, report};
 use crate::keys::BenchKey;
 use crate::measure::{Gate, pin_to_core};
@@ -15,9 +15,9 @@ use crate::rounds::touch_all;
 use crate::workloads::THREADS;
 
 const KEYS: u64 = 10_000_000;
-/// The time in which about so many new keys come, by the number of threads.
+/// The time in which about as many new keys are created, by the number of threads.
 const FORGOTTEN_AFTER: [Duration; 2] = [Duration::from_millis(2_500), Duration::from_millis(1_500)];
-/// About what a new key among so many takes.
+/// The approximate time of a check of a new key.
 const BUSY: Duration = Duration::from_nanos(250);
 pub(crate) const SUBJECTS: [&str; 4] = ["empty loop", "busy loop", "tollgate", "governor+foldhash"];
 pub(crate) const PERCENTILES: [(&str, f64); 4] = [("p50", 50.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99)];
@@ -29,14 +29,13 @@ pub(crate) fn figure(subject: &str, threads: usize, what: &str) -> String {
 
 /// Measures one subject in this process.
 ///
-/// The table is filled with ten million keys; then every check is of a key never
-/// seen before. A key is forgotten after about as long as it takes for ten
-/// million others to come, so that as many come as go.
+/// The table is filled with ten million keys; then every check is of a new key. A key expires after about the time in
+/// which ten million others are created, so the number of keys stays the same.
 ///
-/// Two controls do nothing, the one as fast as can be and the other for as long
-/// as a check: what the machine itself does to a tail.
+/// Two controls do nothing, one as fast as possible and one for as long as a check: they show the tail latency that
+/// the machine causes.
 pub(crate) fn run(subject: &str, threads: usize, effort: Effort) {
-    let terms = Terms { token: FORGOTTEN_AFTER[threads - 1], burst: 1 };
+    let spec = QuotaSpec { token: FORGOTTEN_AFTER[threads - 1], burst: 1 };
     let checks = effort.checks(12_000_000) as u64 / threads as u64;
     let allowed = AtomicU64::new(0);
     let measure = |check: &(dyn Fn(&String, &mut Tally) + Sync)| {
@@ -48,7 +47,7 @@ pub(crate) fn run(subject: &str, threads: usize, effort: Effort) {
     };
     match subject {
         "tollgate" => {
-            let tollgate = Tollgate::new(terms, KEYS as usize);
+            let tollgate = Tollgate::new(spec, KEYS as usize);
             fill(&tollgate);
             measure(&|key, tally| tally.note(&tollgate.store.check(&tollgate.limit, key, 1)));
             let stats = tollgate.store.stats();
@@ -56,12 +55,12 @@ pub(crate) fn run(subject: &str, threads: usize, effort: Effort) {
             report(&figure(subject, threads, "evictions"), stats.evictions as f64);
         }
         "governor+foldhash" => {
-            let governor = Governor::<String, foldhash::fast::RandomState>::new(terms);
+            let governor = Governor::<String, foldhash::fast::RandomState>::new(spec);
             fill(&governor);
             measure(&|key, tally| tally.allowed += u64::from(governor.is_allowed(key)));
             report(&figure(subject, threads, "live"), governor.len() as f64);
         }
-        // As long as a check, so that it is interrupted as often.
+        // Takes as long as a check, so that it is interrupted as often.
         "busy loop" => measure(&|_, tally| {
             let start = Instant::now();
             while start.elapsed() < BUSY {
@@ -115,7 +114,7 @@ fn churn(
     })
 }
 
-/// The cycle counter, fenced, so that a check's loads stay within its own time.
+/// Reads the cycle counter, fenced, so that the loads of a check are within its time.
 #[inline]
 fn fenced(clock: &quanta::Clock) -> u64 {
     fence();
@@ -152,7 +151,7 @@ pub(crate) fn run_parts(figures: &mut Figures, effort: Effort) {
 
 pub(crate) fn print_table(figures: &Figures) {
     println!("\n### Latency of a check of a new key among ten million, ns\n");
-    println!("| | threads | p50 | p99 | p99.9 | p99.99 | max | keys at the end | live keys forgotten |");
+    println!("| | threads | p50 | p99 | p99.9 | p99.99 | max | keys at the end | live keys evicted |");
     println!("| --- | --- |{}", " --- |".repeat(7));
     for threads in THREADS {
         for subject in SUBJECTS {

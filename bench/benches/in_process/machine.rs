@@ -1,4 +1,4 @@
-//! The facts that figures depend on.
+//! The machine that the figures were measured on.
 
 use std::fs;
 use std::process::Command;

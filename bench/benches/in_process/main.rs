@@ -1,10 +1,10 @@
-//! tollgate's memory store beside its peers, in one process and in one run.
+//! tollgate's memory store compared with other limiters, in one process and one run.
 //!
-//! `BENCHMARKS.md` says what is measured and how; `scripts/bench` runs it.
-//! Tables go to stdout, talk to stderr.
+//! `BENCHMARKS.md` describes the method; `scripts/bench` runs it.
+//! Tables go to stdout, progress to stderr.
 
-#![allow(clippy::float_arithmetic, reason = "figures are no quotas")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
+#![allow(clippy::float_arithmetic, reason = "results are not quotas")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints its results")]
 
 mod contestants;
 mod figures;
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Everything that was asked for, then its tables, the goals last.
+/// Runs the selected parts, then prints their tables, the goals last.
 fn run(options: &Options) {
     let start = Instant::now();
     let effort = options.effort;

@@ -8,16 +8,15 @@ use std::time::Instant;
 use crate::contestants::{Contestant, Tally};
 use crate::keys::{BenchKey, Sequence};
 
-/// One timed stretch: nanoseconds a check as one thread sees them, and what was decided.
+/// One timed run: nanoseconds per check of one thread, and the decisions.
 pub(crate) struct Stretch {
     pub(crate) ns_per_check: f64,
     pub(crate) allowed: u64,
     pub(crate) checks: u64,
 }
 
-/// Lets one contestant decide a sequence for each thread. The first `warm_up`
-/// keys of each are not timed: they bring the contestant's state back into the
-/// cache after the others had it.
+/// Lets one contestant decide a sequence for each thread. The first `warm_up` keys of each are not timed: they load
+/// the contestant's state into the cache again.
 pub(crate) fn stretch<K: BenchKey>(
     contestant: &dyn Contestant<K>,
     sequences: &[Sequence<K>],
@@ -48,13 +47,13 @@ pub(crate) fn stretch<K: BenchKey>(
     }
 }
 
-/// The middle one.
+/// Returns the median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// Threads leave it together. It spins: waking up a sleeper takes as long as a thousand checks.
+/// A barrier from which threads start together. It spins: waking up a thread takes as long as a thousand checks.
 pub(crate) struct Gate {
     missing: AtomicUsize,
 }
@@ -70,7 +69,7 @@ impl Gate {
         while self.missing.load(Ordering::Acquire) > 0 {
             spins += 1;
             if spins.is_multiple_of(1 << 12) {
-                // Somebody else's process may have the core that we wait for.
+                // Another process may use the core of the awaited thread.
                 thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -79,7 +78,7 @@ impl Gate {
     }
 }
 
-/// Keeps a thread where its cache is. A wish: without it figures only scatter more.
+/// Pins a thread to a core. If that fails, the figures only vary more.
 pub(crate) fn pin_to_core(thread: usize) {
     #[cfg(target_os = "linux")]
     #[allow(unsafe_code, reason = "the standard library cannot pin a thread")]

@@ -1,18 +1,18 @@
-//! Bytes a key: what a process takes more when it has seen so many of them.
+//! Bytes per key: the growth of a process by the number of its keys.
 
 use std::hash::RandomState;
 use std::time::Duration;
 
 use tollgate_store::{Quota, Rate};
 
-use crate::contestants::{Contestant, Governor, HomeMade, Terms, Tollgate};
+use crate::contestants::{Contestant, CustomBucket, Governor, QuotaSpec, Tollgate};
 use crate::figures::{Figures, report};
 use crate::options::Effort;
 use crate::rounds::count_allowed;
 
 const MILLION: u64 = 1_000_000;
 
-/// What is measured: name, numbers of keys, checks of each key.
+/// The measurements: name, numbers of keys, checks of each key.
 const SUBJECTS: [(&str, &[u64], u64); 9] = [
     ("tollgate, token bucket", &[MILLION, 10 * MILLION], 1),
     ("tollgate, fixed window", &[MILLION, 10 * MILLION], 1),
@@ -37,7 +37,7 @@ pub(crate) fn run(at: usize, keys: u64, times: u64) {
     let (name, _, checks_per_key) = SUBJECTS[at];
     let before = resident_bytes();
     let (evictions, contestant) = build(name, (keys * times) as usize);
-    // Permits that are out are never forgotten: without room, a new key is refused.
+    // Held permits are never evicted: if the store is full, a new key is refused.
     let refused: u64 = (0..checks_per_key).map(|_| keys - count_allowed(&*contestant, keys)).sum();
     let bytes = resident_bytes().saturating_sub(before);
     report(&figure(name, keys, times, "bytes"), bytes as f64 / keys as f64);
@@ -47,28 +47,28 @@ pub(crate) fn run(at: usize, keys: u64, times: u64) {
 type Subject = (Box<dyn Fn() -> u64>, Box<dyn Contestant<String>>);
 
 fn build(name: &str, capacity: usize) -> Subject {
-    let terms = Terms { token: Duration::from_secs(3_600), burst: 10 };
+    let spec = QuotaSpec { token: Duration::from_secs(3_600), burst: 10 };
     let contestant: Box<dyn Contestant<String>> = match name.split_once(", ") {
         Some(("tollgate", algorithm)) => {
-            let tollgate = Tollgate::under(quota(algorithm, terms), capacity);
+            let tollgate = Tollgate::under(quota(algorithm, spec), capacity);
             let store = std::sync::Arc::clone(&tollgate.store);
             return (Box::new(move || store.stats().evictions), Box::new(tollgate));
         }
-        Some(("governor", _)) => Box::new(Governor::<String, RandomState>::new(terms)),
-        Some(("governor+foldhash", _)) => Box::new(Governor::<String, foldhash::fast::RandomState>::new(terms)),
-        _ => Box::new(HomeMade::<String>::new(terms)),
+        Some(("governor", _)) => Box::new(Governor::<String, RandomState>::new(spec)),
+        Some(("governor+foldhash", _)) => Box::new(Governor::<String, foldhash::fast::RandomState>::new(spec)),
+        _ => Box::new(CustomBucket::<String>::new(spec)),
     };
     (Box::new(|| 0), contestant)
 }
 
-fn quota(algorithm: &str, terms: Terms) -> Quota {
+fn quota(algorithm: &str, spec: QuotaSpec) -> Quota {
     let hourly = Rate::new(100, Duration::from_secs(3_600)).unwrap_or_else(|error| panic!("{error}"));
     let quota = match algorithm {
         "fixed window" => Quota::fixed_window(hourly),
         "sliding window counter" => Quota::sliding_window_counter(hourly),
         "concurrency, 1 holder" => Quota::concurrency(100, Some(Duration::from_secs(3_600))),
         log if log.starts_with("sliding window log") => Quota::sliding_window_log(hourly),
-        _ => Ok(terms.quota()),
+        _ => Ok(spec.quota()),
     };
     quota.unwrap_or_else(|error| panic!("{error}"))
 }
@@ -81,14 +81,13 @@ fn resident_bytes() -> usize {
     pages.unwrap_or_else(|| panic!("no /proc/self/statm: memory is measured on Linux only")) * PAGE
 }
 
-/// The largest store that is tried, in keys for each key that is asked for.
+/// The largest store that is tried, as a multiple of the number of keys.
 const MOST_TIMES: u64 = 4;
-/// A store has room for all where it loses no more than one live key in so many.
+/// A store holds all keys if it evicts at most one live key in this number.
 const KEYS_PER_LOST: f64 = 10_000.0;
 
-/// Each subject in a process of its own, first in a store built for exactly as
-/// many keys. If that loses too many of them, it is reported as it is, and a
-/// larger store is measured as well.
+/// Measures each subject in a separate process, first in a store built for exactly this number of keys. If it evicts
+/// too many of them, that is reported, and a larger store is measured as well.
 pub(crate) fn run_parts(figures: &mut Figures, effort: Effort) {
     for (at, (name, sizes, _)) in SUBJECTS.iter().enumerate() {
         let sizes = if effort.is_full() || *name == TOKEN_BUCKET { sizes } else { &sizes[..1] };
@@ -107,7 +106,7 @@ pub(crate) fn run_parts(figures: &mut Figures, effort: Effort) {
 
 pub(crate) fn print_table(figures: &Figures) {
     println!("\n### Bytes a key (13-byte strings), resident\n");
-    println!("| | keys | checks a key | store built for | bytes a key | times a live key had no room (per key) |");
+    println!("| | keys | checks a key | store built for | bytes a key | evictions of live keys (per key) |");
     println!("| --- | --- | --- | --- | --- | --- |");
     for (name, sizes, checks) in SUBJECTS {
         for (&keys, times) in sizes.iter().flat_map(|keys| (1..=MOST_TIMES).map(move |times| (keys, times))) {

@@ -1,9 +1,9 @@
-//! What the command line asks for.
+//! The command line.
 
 /// How long to measure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// To see that everything runs. Its figures scatter.
+    /// To check that everything runs. Its figures vary.
     Quick,
     Full,
 }
@@ -17,7 +17,7 @@ impl Effort {
         if self.is_full() { 7 } else { 3 }
     }
 
-    /// How many checks, of so many in a full run.
+    /// Scales a number of checks of the full run.
     pub(crate) fn checks(self, full: usize) -> usize {
         if self.is_full() { full } else { full / 4 }
     }
@@ -38,16 +38,16 @@ pub(crate) struct Options {
     pub(crate) only: Option<String>,
 }
 
-/// What `--only` can name.
+/// The values of `--only`.
 pub(crate) const SECTIONS: [&str; 8] = ["hot", "1k", "1m", "10m", "two-charges", "memory", "latency", "instructions"];
 
 impl Options {
-    /// Reads the command line. The error says what is wrong with it.
+    /// Parses the command line.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
         let mut options = Options { effort: Effort::Full, only: None };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
-                // Cargo says so.
+                // Passed by cargo.
                 "--bench" => {}
                 "--quick" => options.effort = Effort::Quick,
                 "--only" => {

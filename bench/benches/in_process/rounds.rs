@@ -10,7 +10,7 @@ use crate::keys::{BenchKey, Population, Sequence};
 use crate::measure::{median, stretch};
 use crate::options::Effort;
 
-/// The medians of interleaved rounds. Every round draws new keys, the same for everybody.
+/// The medians of interleaved rounds. Every round draws new keys, the same for all contestants.
 pub(crate) fn rounds<K: BenchKey>(
     entrants: &[Entrant<K>],
     population: &Population,
@@ -34,34 +34,33 @@ pub(crate) fn rounds<K: BenchKey>(
     samples.into_iter().map(median).collect()
 }
 
-/// A contestant under a quota, with every key touched.
+/// A contestant under a quota, with all keys created.
 pub(crate) struct Entrant<K> {
     pub(crate) name: &'static str,
     pub(crate) allows: bool,
     pub(crate) contestant: Box<dyn Contestant<K>>,
-    /// tollgate's store, to look into.
+    /// tollgate's store, to inspect its statistics.
     pub(crate) store: Option<Arc<MemoryStore>>,
 }
 
-/// A run counts if no more than one live key in so many was forgotten. That is
-/// ten times the goal: a store that misses the goal is to be reported, not to
-/// end the run.
+/// A run is valid if at most one live key in this number was evicted. That is ten times the goal: a store that misses
+/// the goal is reported, and does not end the run.
 const KEYS_PER_EVICTION: u64 = 1_000;
 
 impl<K> Entrant<K> {
-    /// The run measured what its name says: all were allowed, or all refused.
+    /// Asserts that all checks were allowed, or all refused.
     pub(crate) fn assert_answers(&self, allowed: u64, checks: u64) {
         let name = self.name;
         if self.allows {
             assert!(allowed == checks, "{name}: {allowed} of {checks} allowed, expected all");
         } else {
-            // A key that had to make room is new again when it comes back.
+            // An evicted key is new again at its next check.
             let forgiven = if self.store.is_some() { checks / KEYS_PER_EVICTION } else { 0 };
             assert!(allowed <= forgiven, "{name}: {allowed} of {checks} allowed, expected none");
         }
     }
 
-    /// The table is as full as the group says, still at the end.
+    /// Asserts that the table has the load of the group at the end.
     pub(crate) fn assert_live(&self, keys: u64) {
         let Some(stats) = self.store.as_ref().map(|store| store.stats()) else { return };
         let off = stats.live_keys.abs_diff(keys as usize);
@@ -72,14 +71,14 @@ impl<K> Entrant<K> {
     }
 }
 
-/// Asks for every key once, from two threads. All are allowed.
+/// Checks every key once, from two threads. All are allowed.
 pub(crate) fn touch_all<K: BenchKey>(contestant: &dyn Contestant<K>, keys: u64, name: &str) {
     let allowed = count_allowed(contestant, keys);
     // About one key in a billion shares a fingerprint with another, and its budget.
     assert!(keys - allowed <= 2, "{name}: {allowed} of {keys} first checks allowed");
 }
 
-/// Asks for every key once, from two threads: how many are allowed.
+/// Checks every key once, from two threads. Returns the number of allowed checks.
 pub(crate) fn count_allowed<K: BenchKey>(contestant: &dyn Contestant<K>, keys: u64) -> u64 {
     let middle = keys / 2;
     thread::scope(|scope| {

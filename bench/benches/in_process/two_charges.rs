@@ -1,10 +1,10 @@
-//! Two charges, all or nothing: a limit for a key, and another one beside it.
+//! Two charges, all or nothing: two limits on one key.
 
 use std::sync::Arc;
 
 use tollgate_store::Limit;
 
-use crate::contestants::{Contestant, Governor, Tally, Terms, Tollgate};
+use crate::contestants::{Contestant, Governor, QuotaSpec, Tally, Tollgate};
 use crate::figures::{Figures, report};
 use crate::keys::{BenchKey, Population, Sequence};
 use crate::options::Effort;
@@ -79,8 +79,8 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// With every key touched under both limits.
-    pub(crate) fn new(first: Terms, second: Terms, keys: u64) -> Pair {
+    /// Creates the store, with all keys under both limits.
+    pub(crate) fn new(first: QuotaSpec, second: QuotaSpec, keys: u64) -> Pair {
         let capacity = (2 * keys as usize).max(1_000);
         let touched = Tollgate::new(first, capacity);
         let second = touched.store.limit("second", second.quota()).unwrap_or_else(|error| panic!("{error}"));
@@ -108,12 +108,11 @@ impl<K: BenchKey> Contestant<K> for Pair {
     }
 }
 
-/// Two limiters one after the other. Not the same thing: where the second
-/// refuses, the first has charged and cannot take it back.
+/// Two limiters in a row. Not equivalent: when the second refuses, the first has charged and cannot refund.
 pub(crate) struct TwoGovernors(Governor<String, Foldhash>, Governor<String, Foldhash>);
 
 impl TwoGovernors {
-    pub(crate) fn new(first: Terms, second: Terms, keys: u64) -> TwoGovernors {
+    pub(crate) fn new(first: QuotaSpec, second: QuotaSpec, keys: u64) -> TwoGovernors {
         let two = TwoGovernors(Governor::new(first), Governor::new(second));
         touch_all(&two.0, keys, "the first limiter");
         touch_all(&two.1, keys, "the second limiter");
@@ -134,7 +133,7 @@ impl Contestant<String> for TwoGovernors {
 
 pub(crate) fn print_table(figures: &Figures) {
     println!("\n### Two charges, all or nothing, string keys, ns a decision\n");
-    println!("governor has no such thing: two limiters in a row, which charge the first where the second refuses.\n");
+    println!("governor has no equivalent: two limiters in a row, which charge the first when the second refuses.\n");
     println!("| workload | threads | {} |", NAMES.join(" | "));
     println!("| --- | --- |{}", " --- |".repeat(NAMES.len()));
     for (workload, _) in WORKLOADS {

@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use tollgate_store::MemoryStore;
 
-use crate::contestants::{Contestant, Governor, HomeMade, Terms, Tollgate, TollgateBatch};
+use crate::contestants::{Contestant, CustomBucket, Governor, QuotaSpec, Tollgate, TollgateBatch};
 use crate::figures::{Figures, report};
 use crate::keys::{BenchKey, Population, Sequence};
 use crate::options::Effort;
 use crate::rounds::{Entrant, rounds, touch_all};
 
-/// Keys that stay in the stores while several ways of asking for them are measured.
+/// A number of keys, and the workloads that use them.
 pub(crate) struct Group {
-    /// What `--only` calls it.
+    /// Its name for `--only`.
     pub(crate) name: &'static str,
     keys: u64,
-    /// For how many keys tollgate's store is built.
+    /// The number of keys that tollgate's store is built for.
     capacity: usize,
-    /// The part of its slots that are live then.
+    /// The resulting load of the store.
     load: f64,
-    /// Names of the ways.
+    /// The names of the workloads.
     pub(crate) workloads: &'static [&'static str],
-    /// Timed checks a round in the full run, shared among the threads.
+    /// The timed checks per round in the full run, shared among the threads.
     checks: usize,
-    /// Checks before those, as a part of them.
+    /// The untimed checks before those, as a share of them.
     warm_up: f64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) static GROUPS: [Group; 4] = [
 
 pub(crate) const THREADS: [usize; 2] = [1, 2];
 
-/// Who takes part, in the order of the tables.
+/// The contestants, in the order of the tables.
 pub(crate) const ALLOWED: [&str; 5] = ["tollgate", "tollgate batch", "governor", "governor+foldhash", "DashMap"];
 pub(crate) const REFUSED: [&str; 5] =
     ["tollgate refused", "tollgate batch refused", "governor refused", "governor+foldhash refused", "DashMap refused"];
@@ -94,11 +94,11 @@ fn entrants<K: BenchKey>(group: &Group, effort: Effort) -> Vec<Entrant<K>> {
     let mut entrants: Vec<Entrant<K>> = Vec::new();
     for allows in [true, false] {
         let [name, batch_name, governor, foldhash, home_made] = if allows { ALLOWED } else { REFUSED };
-        let terms = if allows { allowing(group.keys) } else { REFUSING };
+        let spec = if allows { allowing(group.keys) } else { REFUSING };
         let mut enter = |name, contestant: Box<dyn Contestant<K>>, store: Option<Arc<MemoryStore>>| {
             entrants.push(Entrant { name, allows, contestant, store });
         };
-        let tollgate = Tollgate::new(terms, group.capacity);
+        let tollgate = Tollgate::new(spec, group.capacity);
         touch_all::<K>(&tollgate, group.keys, name);
         let store = Arc::clone(&tollgate.store);
         let batch = TollgateBatch { store: Arc::clone(&store), limit: tollgate.limit.clone() };
@@ -106,9 +106,9 @@ fn entrants<K: BenchKey>(group: &Group, effort: Effort) -> Vec<Entrant<K>> {
         enter(batch_name, Box::new(batch), Some(store));
         if allows || effort.is_full() {
             let peers: [(&'static str, Box<dyn Contestant<K>>); 3] = [
-                (governor, Box::new(Governor::<K, RandomState>::new(terms))),
-                (foldhash, Box::new(Governor::<K, foldhash::fast::RandomState>::new(terms))),
-                (home_made, Box::new(HomeMade::new(terms))),
+                (governor, Box::new(Governor::<K, RandomState>::new(spec))),
+                (foldhash, Box::new(Governor::<K, foldhash::fast::RandomState>::new(spec))),
+                (home_made, Box::new(CustomBucket::new(spec))),
             ];
             for (name, peer) in peers {
                 touch_all(&*peer, group.keys, name);
@@ -119,33 +119,33 @@ fn entrants<K: BenchKey>(group: &Group, effort: Effort) -> Vec<Entrant<K>> {
     entrants.iter().for_each(|entrant| entrant.assert_live(group.keys));
     let evictions: Vec<u64> =
         entrants.iter().filter_map(|entrant| Some(entrant.store.as_ref()?.stats().evictions)).step_by(2).collect();
-    eprintln!("  {} keys, tollgate at load {}, live keys forgotten {evictions:?}", group.keys, group.load);
+    eprintln!("  {} keys, tollgate at load {}, live keys evicted {evictions:?}", group.keys, group.load);
     entrants
 }
 
-/// Lets every check pass and every touched key stay live to the end.
+/// A quota under which every check passes and every key stays live to the end.
 ///
-/// A token takes so long that one check keeps a key live throughout, and the
-/// burst, which must refill within 36 years, holds more than all the checks.
-pub(crate) fn allowing(keys: u64) -> Terms {
+/// A token refills so slowly that one check keeps a key live throughout, and the burst, which must refill within 36
+/// years, is larger than the number of checks.
+pub(crate) fn allowing(keys: u64) -> QuotaSpec {
     match keys {
-        ..=1_000 => Terms { token: Duration::from_secs(1), burst: 1_000_000_000 },
+        ..=1_000 => QuotaSpec { token: Duration::from_secs(1), burst: 1_000_000_000 },
         // The most popular of a million gets some three million checks.
-        1_001..=1_000_000 => Terms { token: Duration::from_secs(300), burst: 3_500_000 },
-        // Ten million take long to put in place on a busy machine.
-        _ => Terms { token: Duration::from_secs(3_600), burst: 300_000 },
+        1_001..=1_000_000 => QuotaSpec { token: Duration::from_secs(300), burst: 3_500_000 },
+        // Creating ten million keys takes long on a busy machine.
+        _ => QuotaSpec { token: Duration::from_secs(3_600), burst: 300_000 },
     }
 }
 
-/// Lets the first check of a key pass and no other.
-pub(crate) const REFUSING: Terms = Terms { token: Duration::from_secs(3_600), burst: 1 };
+/// A quota under which only the first check of a key passes.
+pub(crate) const REFUSING: QuotaSpec = QuotaSpec { token: Duration::from_secs(3_600), burst: 1 };
 
-/// A sequence asks for as many different keys as its name makes believe.
+/// Asserts that a sequence has as many different keys as its name states.
 fn assert_distinct<K: BenchKey>(sequence: &mut Sequence<K>, population: &Population, is_zipf: bool) {
     sequence.draw(population);
     let (drawn, keys) = (sequence.order.len() as f64, population.keys as f64);
     let distinct = sequence.distinct() as f64;
-    // Of k keys, n uniform draws meet k (1 - e^(-n/k)); zipf draws meet fewer, but still a large part.
+    // Of k keys, n uniform draws use k (1 - e^(-n/k)); zipf draws use fewer, but still a large share.
     let expected = keys * (1.0 - (-drawn / keys).exp());
     let least = if is_zipf { 0.2 * expected } else { 0.98 * expected };
     assert!(distinct >= least.floor(), "{distinct} different keys drawn, expected {expected:.0}");

@@ -1,4 +1,4 @@
-//! Requests over kept-alive connections, one at a time on each.
+//! Requests over keep-alive connections, one at a time on each.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::servers::Running;
 
-/// What one turn has shown.
+/// The result of one turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
-    /// Answers a second.
+    /// Responses per second.
     pub(crate) per_second: f64,
-    /// What the server's core spent on each.
+    /// The server's processor time for each.
     pub(crate) cpu_ns: f64,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Load {
     connections: Vec<Connection>,
 }
 
-/// One connection, and what has been read of the answer under way.
+/// One connection, and the part of the current response that has been read.
 struct Connection {
     stream: TcpStream,
     buffer: [u8; 2048],
@@ -44,8 +44,8 @@ impl Load {
         Load { server, connections }
     }
 
-    /// Asks for that long. It never sleeps: waking it up would be the server's
-    /// work, and a slow server would have more of it than a quick one.
+    /// Sends requests for that long. It never sleeps: waking it up would be work for the server, and a slow server
+    /// would have more of it than a fast one.
     pub(crate) fn run(&mut self, time: Duration) -> Sample {
         let (start, cpu_start_ns) = (Instant::now(), self.server.cpu_ns());
         let mut answers = 0_u64;
@@ -75,7 +75,7 @@ impl Connection {
         assert_eq!(self.stream.write(REQUEST).unwrap(), REQUEST.len());
     }
 
-    /// Whether the answer has come: a 200 with the body that the servers send.
+    /// Whether the response has arrived: a 200 with the body that the servers send.
     fn is_answered(&mut self) -> bool {
         match self.stream.read(&mut self.buffer[self.len..]) {
             Ok(0) => panic!("the server has closed the connection"),

@@ -1,12 +1,12 @@
-//! An axum server behind tollgate's layer, beside the same server without it
-//! and behind its peer's, in one process and in one run.
+//! An axum server with tollgate's layer, compared with the same server without a layer and with tower_governor's, in
+//! one process and one run.
 //!
-//! Every server has a thread of its own on the last core; the load comes from
-//! the first. They take turns, and what counts is the ratio of medians.
+//! Every server has a separate thread on the last core; the load generator runs on the first. They take turns, and
+//! the ratio of medians counts.
 
-#![allow(clippy::float_arithmetic, reason = "figures are no quotas")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run should say so and stop")]
+#![allow(clippy::float_arithmetic, reason = "results are not quotas")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints its results")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run panics")]
 
 mod load;
 mod servers;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use load::{Load, Sample};
 
-/// What is measured: a name and the server.
+/// The names of the servers, and the servers.
 const SERVERS: [(&str, servers::Start); 7] = [
     ("no layer", servers::plain),
     ("tollgate, 1 rule", servers::tollgate_one_rule),
@@ -26,17 +26,17 @@ const SERVERS: [(&str, servers::Start); 7] = [
     ("a layer that does nothing", servers::nothing),
 ];
 
-/// Three rules may take at most so much of the requests a second.
+/// The goal: the share of the requests per second that three rules may cost.
 const MOST_OVERHEAD_PERCENT: f64 = 5.0;
 
 fn main() {
-    // `cargo test` asks every benchmark for its tests.
+    // `cargo test` calls every benchmark with `--list`.
     if std::env::args().any(|argument| argument == "--list") {
         return;
     }
     let quick = std::env::args().any(|argument| argument == "--quick");
     let (rounds, turn) = if quick { (5, Duration::from_millis(200)) } else { (41, Duration::from_millis(500)) };
-    // Servers first: a thread that is pinned sees one core only.
+    // Servers start first: a pinned thread sees only one core.
     let running: Vec<_> = SERVERS.iter().map(|(_, start)| servers::run(*start)).collect();
     load::pin_to_core(0);
     let mut loads: Vec<Load> = running.into_iter().map(Load::connect).collect();
@@ -83,7 +83,7 @@ fn report(samples: &[Vec<Sample>]) {
     }
 }
 
-/// By how much one server answers more a second than another: the median over turns that were close together.
+/// Returns the ratio of the requests per second of two servers: the median over adjacent turns.
 fn ahead(samples: &[Vec<Sample>], one: usize, other: usize) -> f64 {
     median(samples[one].iter().zip(&samples[other]).map(|(one, other)| one.per_second / other.per_second).collect())
 }

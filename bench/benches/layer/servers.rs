@@ -17,25 +17,25 @@ use tower_service::Service;
 
 use crate::load::pin_to_core;
 
-/// Makes the server's routes.
+/// Creates the router of a server.
 pub(crate) type Start = fn() -> Router;
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
-    /// Where the system says how long its thread has been on a core.
+    /// The file with the processor time of its thread.
     schedstat: String,
 }
 
 impl Running {
-    /// The nanoseconds its thread has spent on a core.
+    /// Returns the processor time of its thread in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
         let text = std::fs::read_to_string(&self.schedstat).unwrap();
         text.split_whitespace().next().unwrap().parse().unwrap()
     }
 }
 
-/// Runs a server on a thread of its own on the last core.
+/// Runs a server on a separate thread on the last core.
 pub(crate) fn run(start: Start) -> Running {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -70,7 +70,7 @@ pub(crate) fn tollgate_without_fields() -> Router {
     plain().layer(silent.build().unwrap().layer())
 }
 
-/// By address, by user and tier, and by endpoint, as an API would have them.
+/// Rules by address, by user and tier, and by endpoint, as an API has them.
 fn three_rules() -> LimiterBuilder {
     Limiter::builder()
         .identity("user", IdentitySource::Header("x-user-id".to_owned()))
@@ -95,7 +95,7 @@ pub(crate) fn governor_with_fields() -> Router {
     plain().layer(GovernorLayer::new(Arc::new(config)))
 }
 
-/// What the router takes for any layer at all: boxing, cloning and calling one service more.
+/// A router with a layer that does nothing: the cost of boxing, cloning and calling one more service.
 pub(crate) fn nothing() -> Router {
     plain().layer(Nothing)
 }

@@ -1,4 +1,4 @@
-//! Decisions in this process, counted and not.
+//! Decisions in process, with and without metrics.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -8,13 +8,14 @@ use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use tollgate::policy::PolicyBuilder;
 use tollgate::policy::model::When;
-use tollgate::{PolicyBuilder, RealClock, Request, Verdict, rule};
+use tollgate::{RealClock, Request, Verdict, rule};
 use tollgate_server::{Engine, FrontEnd};
 
 use crate::median;
 
-/// Addresses that take turns, so that decisions are about more than one key.
+/// The number of addresses, so that decisions use more than one key.
 const CLIENTS: u32 = 1_000;
 
 /// Whether decisions are counted.
@@ -24,7 +25,7 @@ pub(crate) enum Metrics {
     Off,
 }
 
-/// Three rules that all apply: for everybody, by address, and for one kind of endpoint.
+/// Three rules that all apply: one for all clients, one by address, and one for an endpoint.
 pub(crate) fn engine(metrics: Metrics) -> Engine {
     let path = When { paths: vec!["/api/*".to_owned()], ..When::default() };
     let policy = PolicyBuilder::default()
@@ -40,17 +41,17 @@ pub(crate) fn engine(metrics: Metrics) -> Engine {
     }
 }
 
-/// So many decisions, one after the other.
+/// Makes this number of decisions.
 pub(crate) fn decide(engine: &Engine, decisions: u32) {
     for number in 0..decisions {
         let peer = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + number % CLIENTS));
         let request = Request { target: "/api/items", ..Request::from_peer(Some(peer)) };
-        let verdict = at_once(engine.decide(FrontEnd::Http, &request));
+        let verdict = at_once(engine.check(FrontEnd::Http, &request));
         assert!(black_box(verdict).is_allowed());
     }
 }
 
-/// A store in this process answers at the first poll.
+/// Polls a decision once: the memory store is always ready.
 fn at_once(deciding: impl Future<Output = Verdict>) -> Verdict {
     match pin!(deciding).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(verdict) => verdict,
@@ -66,7 +67,7 @@ pub(crate) fn print(quick: bool) {
         eprintln!("decisions on {threads} threads");
         let (blind, seeing) = (engine(Metrics::Off), engine(Metrics::On));
         let (mut off, mut on) = (Vec::new(), Vec::new());
-        // They take turns, so that a neighbour's work falls on both.
+        // They take turns, so that other load affects both.
         for _ in 0..rounds {
             off.push(ns_each(&blind, threads, decisions));
             on.push(ns_each(&seeing, threads, decisions));
@@ -76,7 +77,7 @@ pub(crate) fn print(quick: bool) {
     }
 }
 
-/// How long a decision takes a thread while so many decide.
+/// Returns the nanoseconds per decision of one thread while this number of threads decide.
 fn ns_each(engine: &Engine, threads: usize, decisions: u32) -> f64 {
     let barrier = Barrier::new(threads);
     let timed = || {

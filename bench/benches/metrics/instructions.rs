@@ -1,10 +1,10 @@
-//! Instructions a decision, counted by callgrind: a figure that no neighbour on the machine can move.
+//! Instructions per decision, counted by callgrind, which other load on the machine does not affect.
 
 use std::process::Command;
 
 use crate::decisions::{Metrics, decide, engine};
 
-/// The argument that makes this program do nothing but decide.
+/// The argument with which this program only decides.
 pub(crate) const PART: &str = "--part";
 const DECISIONS: u32 = 20_000;
 
@@ -12,12 +12,12 @@ pub(crate) fn run_part(arguments: &[String]) {
     let metrics = if arguments[0] == "on" { Metrics::On } else { Metrics::Off };
     let decisions = arguments[1].parse().unwrap_or_else(|error| panic!("{error}"));
     let engine = engine(metrics);
-    // Every key is there before anything is counted.
+    // Creates all keys before the counting starts.
     decide(&engine, DECISIONS);
     observed_decisions(&engine, decisions);
 }
 
-/// What callgrind counts, found by this function's name.
+/// The function that callgrind counts, selected by its name.
 #[inline(never)]
 fn observed_decisions(engine: &tollgate_server::Engine, decisions: u32) {
     decide(engine, decisions);
@@ -37,7 +37,7 @@ pub(crate) fn print() {
     }
 }
 
-/// With n and with 2n decisions: the difference is n decisions and nothing else.
+/// Returns the difference between runs of n and of 2n decisions, divided by n.
 fn a_decision(metrics: &str) -> Option<f64> {
     let (once, twice) = count(metrics, DECISIONS).zip(count(metrics, 2 * DECISIONS))?;
     Some((twice - once) / f64::from(DECISIONS))

@@ -1,12 +1,12 @@
-//! What it costs to be counted: decisions of the service's engine with all
-//! metrics and without any (nor anybody who sees them), and what it takes to write the metrics of a large policy.
+//! The cost of metrics: decisions of the service's engine with all metrics, and without metrics and observer; and the
+//! time to render the metrics of a large policy.
 //!
 //!     scripts/bench --only metrics [--quick]
 //!
-//! Tables go to stdout, talk to stderr.
+//! Tables go to stdout, progress to stderr.
 
-#![allow(clippy::float_arithmetic, reason = "figures are no quotas")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
+#![allow(clippy::float_arithmetic, reason = "results are not quotas")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints its results")]
 
 mod decisions;
 mod export;
@@ -18,13 +18,13 @@ fn main() {
         return instructions::run_part(&arguments[at + 1..]);
     }
     let quick = arguments.iter().any(|argument| argument == "--quick");
-    println!("## Being counted\n");
+    println!("## Metrics\n");
     decisions::print(quick);
     instructions::print();
     export::print(quick);
 }
 
-/// The middle one.
+/// Returns the median.
 fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]

@@ -7,20 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use tollgate::{PolicyBuilder, RealClock, rule};
+use tollgate::policy::PolicyBuilder;
+use tollgate::{RealClock, rule};
 use tollgate_server::Engine;
-use tollgate_server::observe::{Identities, Log, LogFormat, Observer, ObserverSettings};
+use tollgate_server::observe::{EventLog, IdentityFormat, LogFormat, Observer, ObserverSettings};
 
 use crate::scenarios::decide;
 
-/// What is written in a second at most.
+/// The bound on log bytes per second.
 const BYTES_A_SECOND: u64 = 64 << 10;
 
-/// Every fourth refusal is one of these clients'; the others are of a hundred thousand.
+/// Every fourth refusal is of one of these clients; the others are of a hundred thousand clients.
 const HEAVY_CLIENTS: u32 = 10;
 const LIGHT_CLIENTS: u32 = 100_000;
 
-/// Counts what it is given.
+/// A writer that counts bytes.
 #[derive(Clone, Default)]
 struct Counted(Arc<AtomicU64>);
 
@@ -35,7 +36,7 @@ impl Write for Counted {
     }
 }
 
-/// What was written and how large the program was, second by second.
+/// The log bytes and the memory of the program, second by second.
 #[derive(Default)]
 struct Course {
     most_bytes: u64,
@@ -48,12 +49,12 @@ pub(crate) fn report(seconds: u64) {
     eprintln!("a flood of {seconds} seconds");
     let clock = Arc::new(RealClock::new());
     let written = Counted::default();
-    let log = Some(Log::start(LogFormat::Json, written.clone()).unwrap());
-    // Plain, so that the names in the list can be compared with who asked.
-    let settings = ObserverSettings { identities: Identities::Plain, key_file: None, log };
+    let log = Some(EventLog::start(LogFormat::Json, written.clone()).unwrap());
+    // Plain client IDs, so that the list can be compared with the requests.
+    let settings = ObserverSettings { identities: IdentityFormat::Plain, key_file: None, log };
     let observer = Arc::new(Observer::new(settings, clock.clone()).unwrap());
     let policy = PolicyBuilder::default().rule(rule("per-ip").per("client_ip").limit("1/day")).build().unwrap();
-    let engine = Engine::observed(&policy, clock, observer, |_| {}).unwrap();
+    let engine = Engine::with_observer(&policy, clock, observer, |_| {}).unwrap();
     for client in 0..HEAVY_CLIENTS + LIGHT_CLIENTS {
         assert!(decide(&engine, client), "a client is refused at once");
     }
@@ -84,10 +85,10 @@ pub(crate) fn report(seconds: u64) {
         course.written, course.most_bytes
     );
     println!("- memory: {} KiB resident after the first second, {} KiB at the end", course.first_kib, course.last_kib);
-    tell_offenders(&engine, &refused);
+    print_top_clients(&engine, &refused);
 }
 
-/// Asks until it is told to stop. How many were refused, and how many of each heavy client.
+/// Sends requests until `stop`. Returns the number of refusals, in all and for each heavy client.
 fn flood(engine: &Engine, at: usize, stop: &AtomicBool) -> (u64, HashMap<u32, u64>) {
     let mut number = at as u32;
     let mut total = 0;
@@ -108,12 +109,12 @@ fn flood(engine: &Engine, at: usize, stop: &AtomicBool) -> (u64, HashMap<u32, u6
     (total, heavy)
 }
 
-/// Looks around once a second, as the service does.
+/// Runs the periodic work once a second, as the service does.
 fn watch(engine: &Engine, written: &Counted, seconds: u64) -> Course {
     let mut course = Course::default();
     for second in 0..seconds {
         std::thread::sleep(Duration::from_secs(1));
-        engine.observer().look_around();
+        engine.observer().run_periodic();
         let now = written.0.load(Relaxed);
         course.most_bytes = course.most_bytes.max(now - course.written);
         course.written = now;
@@ -131,16 +132,16 @@ fn resident_kib() -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The list beside what was counted exactly. The list is of the last 30 to 60
-/// seconds, so that only a flood within one window can be compared.
-fn tell_offenders(engine: &Engine, refused: &[(u64, HashMap<u32, u64>)]) {
+/// Prints the list of top clients and the exact counts. The list covers the last 30 to 60 seconds, so only a flood
+/// within one window can be compared.
+fn print_top_clients(engine: &Engine, refused: &[(u64, HashMap<u32, u64>)]) {
     let total = engine.observer().refusals("per-ip");
     let top = engine.observer().top("per-ip", HEAVY_CLIENTS as usize);
     let heavy = |name: &str| (0..HEAVY_CLIENTS).any(|client| Ipv4Addr::from(client).to_string() == name);
     let found = top.iter().filter(|offender| heavy(&offender.client)).count();
     let worst = top.iter().map(|offender| offender.error).max().unwrap_or(0);
     println!(
-        "- offenders: {found} of the {HEAVY_CLIENTS} heaviest found; the largest error is {worst} of {total} refusals ({:.2} %)",
+        "- top clients: {found} of the {HEAVY_CLIENTS} heaviest found; the largest error is {worst} of {total} refusals ({:.2} %)",
         worst as f64 * 100.0 / total.max(1) as f64
     );
     let all: u64 = refused.iter().map(|(total, _)| total).sum();

@@ -1,29 +1,29 @@
-//! Instructions a decision, counted by callgrind: a figure that no neighbour on the machine can move.
+//! Instructions per decision, counted by callgrind, which other load on the machine does not affect.
 
 use std::process::Command;
 
-use crate::scenarios::{Asked, SCENARIOS};
+use crate::scenarios::{SCENARIOS, Workload};
 
 pub(crate) fn run_part(scenario: &str, seen: &str, decisions: &str) {
-    let mut asked = SCENARIOS[scenario.parse::<usize>().unwrap()].start(seen == "seen");
-    measured(&mut asked, decisions.parse().unwrap());
+    let mut workload = SCENARIOS[scenario.parse::<usize>().unwrap()].start(seen == "seen");
+    measured(&mut workload, decisions.parse().unwrap());
 }
 
-/// What callgrind counts, found by this function's name.
+/// The function that callgrind counts, selected by its name.
 #[inline(never)]
-fn measured(asked: &mut Asked, decisions: usize) {
-    asked.decide(decisions);
+fn measured(workload: &mut Workload, decisions: usize) {
+    workload.decide(decisions);
 }
 
 pub(crate) fn report(decisions: usize) {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        return eprintln!("instructions: skipped, there is no valgrind");
+        return eprintln!("instructions: skipped, valgrind is missing");
     }
-    println!("\n| instructions a decision (callgrind) | unseen | seen | more |");
+    println!("\n| instructions a decision (callgrind) | not observed | observed | more |");
     println!("| --- | --- | --- | --- |");
     for (at, scenario) in SCENARIOS.iter().enumerate() {
         eprintln!("instructions, {}", scenario.name);
-        // With n and 2n decisions: the difference is n of them and nothing else.
+        // The difference between runs of n and of 2n decisions is that of n decisions.
         let of = |seen| Some((count(at, seen, 2 * decisions)? - count(at, seen, decisions)?) / decisions as f64);
         let (Some(unseen), Some(seen)) = (of("unseen"), of("seen")) else { continue };
         println!("| {} | {unseen:.0} | {seen:.0} | {:+.1} % |", scenario.name, (seen / unseen - 1.0) * 100.0);

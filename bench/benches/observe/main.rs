@@ -1,13 +1,11 @@
-//! What it costs that somebody sees every decision: the engine with its
-//! observer, log and lists, beside the same engine without, in one process.
+//! The cost of observing every decision: the engine with and without observer, log and lists, in one process.
 //!
-//! The two take short turns, and what counts is the median of the ratios of
-//! turns that were close together; instructions are counted by callgrind. Then a flood of refusals on all processors: what
-//! is written, what is known of it, and what it takes.
+//! The two take short turns, and the median of the ratios of adjacent turns counts; instructions are counted by
+//! callgrind. Then a flood of refusals on all processors: the log bytes, the list of top clients, and the memory.
 
-#![allow(clippy::float_arithmetic, reason = "figures are no quotas")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run should say so and stop")]
+#![allow(clippy::float_arithmetic, reason = "results are not quotas")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints its results")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run panics")]
 
 mod flood;
 mod instructions;
@@ -17,12 +15,12 @@ use std::time::Instant;
 
 use scenarios::{SCENARIOS, Scenario};
 
-/// Seen decisions are made at least at this part of the rate of unseen ones.
+/// The goal: the rate of observed decisions as a share of the rate without observation.
 const LEAST_RATE: f64 = 0.95;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test` asks every benchmark for its tests.
+    // `cargo test` calls every benchmark with `--list`.
     if arguments.iter().any(|argument| argument == "--list") {
         return;
     }
@@ -33,7 +31,7 @@ fn main() {
     }
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let (rounds, turn) = if quick { (101, 2_000) } else { (1_001, 5_000) };
-    println!("\n| decisions in process, one thread | ns, unseen | ns, seen | rate, seen of unseen |");
+    println!("\n| decisions in process, one thread | ns, not observed | ns, observed | rate, ratio |");
     println!("| --- | --- | --- | --- |");
     let mut least: f64 = f64::INFINITY;
     for scenario in &SCENARIOS {
@@ -48,7 +46,7 @@ fn main() {
     flood::report(if quick { 3 } else { 60 });
 }
 
-/// The median times of a decision without and with an observer, and the median rate of the latter.
+/// Returns the median times of a decision without and with an observer, and the median ratio of their rates.
 fn compare(scenario: &Scenario, rounds: usize, turn: usize) -> (f64, f64, f64) {
     let mut engines = [scenario.start(false), scenario.start(true)];
     let mut times = [Vec::new(), Vec::new()];

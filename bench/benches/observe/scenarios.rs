@@ -1,26 +1,28 @@
-//! Who asks, under which limits.
+//! Clients and limits.
 
 use std::future::Future;
 use std::net::Ipv4Addr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use tollgate::{ManualClock, PolicyBuilder, Request, Verdict, rule};
-use tollgate_server::observe::{Log, LogFormat, Observer, ObserverSettings};
+use tollgate::policy::PolicyBuilder;
+use tollgate::{ManualClock, Request, Verdict, rule};
+use tollgate_server::observe::{EventLog, LogFormat, Observer, ObserverSettings};
 use tollgate_server::{Engine, FrontEnd};
 
-/// As if there were 200,000 a second, however slow the machine is at counting
-/// instructions: what is written by the second must not weigh more than it does.
+/// Simulates 200,000 decisions a second, however slow callgrind is, so that the work done once a second has its
+/// usual weight.
 const DECISION_NS: u64 = 5_000;
 
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Of the rule that counts by address.
+    /// The limit of the rule that counts by address.
     limit: &'static str,
-    /// How many clients ask in turn.
+    /// The number of clients, which send in turn.
     clients: u32,
-    /// Whether two more rules are met, and never refuse.
+    /// Whether two more rules apply, which never refuse.
     three_rules: bool,
 }
 
@@ -33,8 +35,8 @@ pub(crate) const SCENARIOS: [Scenario; 6] = [
     Scenario { name: "3 rules, 100,000 clients are refused", limit: "1/day", clients: 100_000, three_rules: true },
 ];
 
-/// An engine and who asks it.
-pub(crate) struct Asked {
+/// An engine and its requests.
+pub(crate) struct Workload {
     engine: Engine,
     clock: ManualClock,
     clients: u32,
@@ -42,10 +44,10 @@ pub(crate) struct Asked {
 }
 
 impl Scenario {
-    /// Decisions are counted, seen and told of; or nothing but made.
-    pub(crate) fn start(&self, is_seen: bool) -> Asked {
+    /// Starts an engine, with or without metrics, observer and log.
+    pub(crate) fn start(&self, is_seen: bool) -> Workload {
         let clock = ManualClock::at(1_700_000_000_000_000_000);
-        let log = Log::start(LogFormat::Json, std::io::sink()).unwrap();
+        let log = EventLog::start(LogFormat::Json, std::io::sink()).unwrap();
         let settings = ObserverSettings { log: Some(log), ..ObserverSettings::default() };
         let observer = Observer::new(settings, Arc::new(clock.clone())).unwrap();
         let mut policy = PolicyBuilder::default().rule(rule("per-ip").per("client_ip").limit(self.limit));
@@ -54,30 +56,31 @@ impl Scenario {
             policy = policy.rule(rule("all").limit("1000000000/s"));
         }
         let engine =
-            Engine::observed(&policy.build().unwrap(), Arc::new(clock.clone()), Arc::new(observer), |_| {}).unwrap();
+            Engine::with_observer(&policy.build().unwrap(), Arc::new(clock.clone()), Arc::new(observer), |_| {})
+                .unwrap();
         let engine = if is_seen { engine } else { engine.unobserved() };
-        let mut asked = Asked { engine, clock, clients: self.clients, next: 0 };
-        // Whoever is refused later has passed once.
-        asked.decide(self.clients as usize);
-        asked
+        let mut workload = Workload { engine, clock, clients: self.clients, next: 0 };
+        // Clients that are refused later have passed once.
+        workload.decide(self.clients as usize);
+        workload
     }
 }
 
-impl Asked {
+impl Workload {
     pub(crate) fn decide(&mut self, decisions: usize) {
         for _ in 0..decisions {
-            self.clock.advance(DECISION_NS);
+            self.clock.advance(Duration::from_nanos(DECISION_NS));
             self.next = if self.next + 1 >= self.clients { 0 } else { self.next + 1 };
-            // Spread over the table as hashes are, not in the order of the clients.
+            // In a scattered order, as real clients arrive, not in the order of their numbers.
             let address = self.next.wrapping_mul(2_654_435_761);
             std::hint::black_box(decide(&self.engine, address));
         }
     }
 }
 
-/// One request of the client with this address. `true` if it passes.
+/// Decides one request of the client with this address. Returns whether it passes.
 pub(crate) fn decide(engine: &Engine, address: u32) -> bool {
-    at_once(engine.decide(FrontEnd::Http, &request(address)))
+    at_once(engine.check(FrontEnd::Http, &request(address)))
 }
 
 fn request(address: u32) -> Request<'static> {
@@ -88,6 +91,6 @@ fn request(address: u32) -> Request<'static> {
 fn at_once(deciding: impl Future<Output = Verdict>) -> bool {
     match pin!(deciding).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(verdict) => verdict.is_allowed(),
-        Poll::Pending => unreachable!("a store in memory answers at once"),
+        Poll::Pending => unreachable!("the memory store is always ready"),
     }
 }

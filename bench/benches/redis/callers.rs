@@ -1,11 +1,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate_redis::{RedisOptions, RedisStore, StoreSettings};
+use tollgate_redis::{RedisOptions, RedisStore, RedisStoreSettings};
 use tollgate_store::{Charge, Limit, LimitOptions, Quota, Source, Store};
 use tollgate_testbed::RedisServer;
 
-/// Callers who each ask again as soon as they have their answer.
+/// Callers that each send the next request as soon as they have the decision.
 pub(crate) struct Callers {
     pub(crate) store: Arc<RedisStore>,
     /// Each decision charges one key under all of these.
@@ -17,7 +17,7 @@ pub(crate) struct Callers {
 impl Callers {
     pub(crate) async fn connect(
         server: &RedisServer,
-        settings: StoreSettings,
+        settings: RedisStoreSettings,
         scopes: &[&str],
         quota: Quota,
         keys: usize,
@@ -29,7 +29,7 @@ impl Callers {
         Callers { store, limits, keys: (0..keys).map(key).collect(), count }
     }
 
-    /// Decisions a second. All of them must come from the server, and pass.
+    /// Returns the decisions per second. All of them must come from the server, and pass.
     pub(crate) async fn per_second(&self, span: Duration) -> f64 {
         let begun = Instant::now();
         let callers: Vec<_> = (0..self.count).map(|caller| tokio::spawn(self.ask(caller, begun, span))).collect();
@@ -48,7 +48,7 @@ impl Callers {
             let mut decisions = 0;
             while begun.elapsed() < span {
                 let charges: Vec<_> = limits.iter().map(|limit| charge(limit, &keys[at])).collect();
-                let outcome = store.decide(&charges).await;
+                let outcome = store.check_all(&charges).await;
                 assert!(outcome.passed && outcome.source == Source::Exact, "{outcome:?}");
                 decisions += 1;
                 at = (at + step) % keys.len();
@@ -66,8 +66,8 @@ pub(crate) fn key(number: usize) -> String {
     format!("user-{number:07}")
 }
 
-/// A store that is connected.
-pub(crate) async fn connect(address: &str, settings: StoreSettings) -> RedisStore {
+/// Returns a connected store.
+pub(crate) async fn connect(address: &str, settings: RedisStoreSettings) -> RedisStore {
     let store = RedisStore::connect(&RedisOptions::standalone(address), settings, |_| {}).unwrap();
     for _ in 0..1_000 {
         if store.is_ready() {

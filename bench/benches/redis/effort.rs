@@ -3,7 +3,7 @@ use std::time::Duration;
 /// How long to measure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// To see that everything runs. Its figures scatter.
+    /// To check that everything runs. Its figures vary.
     Quick,
     Full,
 }
@@ -13,7 +13,7 @@ impl Effort {
         if arguments.iter().any(|argument| argument == "--quick") { Effort::Quick } else { Effort::Full }
     }
 
-    /// Rounds in which every contestant has a turn.
+    /// The number of rounds, in each of which every contestant has a turn.
     pub(crate) fn rounds(self) -> usize {
         match self {
             Effort::Quick => 3,
@@ -21,7 +21,7 @@ impl Effort {
         }
     }
 
-    /// How long a turn takes.
+    /// The length of a turn.
     pub(crate) fn turn(self) -> Duration {
         match self {
             Effort::Quick => Duration::from_millis(300),
@@ -29,7 +29,7 @@ impl Effort {
         }
     }
 
-    /// How long checks come at a steady pace.
+    /// The time for which checks are sent at a steady rate.
     pub(crate) fn steady(self) -> Duration {
         match self {
             Effort::Quick => Duration::from_secs(1),
@@ -37,7 +37,7 @@ impl Effort {
         }
     }
 
-    /// Whose keys are weighed.
+    /// The number of clients whose keys are measured.
     pub(crate) fn clients(self) -> u64 {
         match self {
             Effort::Quick => 50_000,

@@ -1,11 +1,11 @@
-/// What was wanted, and what was measured.
+/// The goals, and the measured values.
 #[derive(Default)]
 pub(crate) struct Goals {
     lines: Vec<String>,
 }
 
 impl Goals {
-    /// Adds a goal with what was measured, and whether that is enough.
+    /// Adds a goal with the measured value, and whether it is reached.
     pub(crate) fn add(&mut self, what: &str, goal: &str, measured: &str, holds: bool) {
         let verdict = if holds { "pass" } else { "fall short" };
         self.lines.push(format!("| {what} | {goal} | {measured} | {verdict} |"));
@@ -20,7 +20,7 @@ impl Goals {
     }
 }
 
-/// The one in the middle.
+/// Returns the median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

@@ -1,8 +1,8 @@
-//! Refusals that are known cost no call.
+//! Cached refusals need no call.
 
 use std::time::Instant;
 
-use tollgate_redis::StoreSettings;
+use tollgate_redis::RedisStoreSettings;
 use tollgate_store::{LimitOptions, Quota, Refusals, Source, Store};
 use tollgate_testbed::{RedisServer, Reply};
 
@@ -14,35 +14,35 @@ use crate::pinned::start_server;
 const KEYS: usize = 1_000;
 
 pub(crate) async fn measure(effort: Effort, goals: &mut Goals) {
-    eprintln!("known refusals");
+    eprintln!("cached refusals");
     let server = start_server();
-    let store = connect(&server.address().to_string(), StoreSettings::default()).await;
+    let store = connect(&server.address().to_string(), RedisStoreSettings::default()).await;
     let quota = Quota::token_bucket("1/day burst 1".parse().unwrap()).unwrap();
     let options = LimitOptions { refusals: Refusals::Final, ..LimitOptions::default() };
     let limit = store.limit("refused", quota, options).unwrap();
     let keys: Vec<String> = (0..KEYS).map(key).collect();
-    // The first charge takes all there is, and the second is refused by the server.
+    // The first charge takes all tokens, and the server refuses the second.
     for key in keys.iter().chain(&keys) {
-        store.decide(&[charge(&limit, key)]).await;
+        store.check_all(&[charge(&limit, key)]).await;
     }
     let before = calls(&server);
     let (begun, mut decisions) = (Instant::now(), 0_u64);
     while begun.elapsed() < effort.turn() {
         for key in &keys {
-            let outcome = store.decide(&[charge(&limit, key)]).await;
+            let outcome = store.check_all(&[charge(&limit, key)]).await;
             assert!(!outcome.passed && outcome.source == Source::Cached, "{outcome:?}");
         }
         decisions += KEYS as u64;
     }
     let per_second = decisions as f64 / begun.elapsed().as_secs_f64();
     let calls = calls(&server) - before;
-    println!("\n| known refusals, 1,000 keys, one thread | |\n| --- | ---: |");
+    println!("\n| cached refusals, 1,000 keys, one thread | |\n| --- | ---: |");
     println!("| decisions a second | {per_second:.0} |");
     println!("| calls of the script for {decisions} decisions, as the server counts | {calls} |");
-    goals.add("known refusals", "no calls", &format!("{calls} calls for {decisions} decisions"), calls == 0);
+    goals.add("cached refusals", "no calls", &format!("{calls} calls for {decisions} decisions"), calls == 0);
 }
 
-/// How often the server was asked to run a script.
+/// Returns the number of script calls, as the server counts them.
 fn calls(server: &RedisServer) -> u64 {
     let Reply::Text(text) = server.command(&["INFO", "commandstats"]).unwrap() else { panic!("no figures") };
     let scripts = text.lines().filter(|line| line.starts_with("cmdstat_eval"));

@@ -1,10 +1,10 @@
-//! How long a check takes at a steady pace, while all is well and while the server says nothing.
+//! The latency of checks at a steady rate, with a working server and with one that does not reply.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tollgate_redis::{BreakerSettings, RedisStore, StoreSettings};
+use tollgate_redis::{BreakerSettings, RedisStore, RedisStoreSettings};
 use tollgate_store::{LimitOptions, Quota, Source, Store};
 use tollgate_testbed::{Fault, FaultProxy};
 
@@ -15,7 +15,7 @@ use crate::pinned::start_server;
 
 /// One check at each tick.
 const TICK: Duration = Duration::from_millis(1);
-/// How much later than its deadline a check may have its answer.
+/// How much later than its deadline a check may return.
 const GRACE: Duration = Duration::from_millis(5);
 
 pub(crate) async fn measure(effort: Effort, goals: &mut Goals) {
@@ -23,18 +23,18 @@ pub(crate) async fn measure(effort: Effort, goals: &mut Goals) {
     let proxy = FaultProxy::start(server.address()).unwrap();
     let never_opens =
         BreakerSettings { failures_in_a_row: u32::MAX, calls_at_least: u32::MAX, ..BreakerSettings::default() };
-    // Without a breaker every single check waits for its deadline: the worst case.
-    let waiting = StoreSettings { breaker: never_opens, ..StoreSettings::default() };
+    // Without a breaker every check waits for its deadline: the worst case.
+    let waiting = RedisStoreSettings { breaker: never_opens, ..RedisStoreSettings::default() };
     let direct = server.address().to_string();
     let behind_proxy = proxy.address().to_string();
     println!("\n| latency of a check, 1,000 a second, us | p50 | p99 | p99.9 | max | by fallback |");
     println!("| --- | ---: | ---: | ---: | ---: | ---: |");
 
-    let store = Arc::new(connect(&direct, StoreSettings::default()).await);
+    let store = Arc::new(connect(&direct, RedisStoreSettings::default()).await);
     steady(&store, Duration::from_millis(100)).await;
     steady(&store, effort.steady()).await.print("all is well");
 
-    let allowed = StoreSettings::default().deadline + GRACE;
+    let allowed = RedisStoreSettings::default().deadline + GRACE;
     let mut hold = |name: &str, latency: &Latency| {
         latency.print(name);
         let p99 = Duration::from_micros(latency.micros.value_at_quantile(0.99));
@@ -42,7 +42,7 @@ pub(crate) async fn measure(effort: Effort, goals: &mut Goals) {
         let goal = format!("at most {} ms: its deadline and {} ms", allowed.as_millis(), GRACE.as_millis());
         goals.add(&format!("p99 of a check, {name}"), &goal, &measured, p99 <= allowed);
     };
-    for (settings, breaker) in [(StoreSettings::default(), ""), (waiting, ", no breaker")] {
+    for (settings, breaker) in [(RedisStoreSettings::default(), ""), (waiting, ", no breaker")] {
         let store = Arc::new(connect(&direct, settings.clone()).await);
         steady(&store, Duration::from_millis(100)).await;
         server.pause().unwrap();
@@ -55,7 +55,7 @@ pub(crate) async fn measure(effort: Effort, goals: &mut Goals) {
         proxy.set(Fault::BlackHole);
         let latency = steady(&store, effort.steady() / 2).await;
         proxy.set(Fault::Pass);
-        hold(&format!("everything swallowed{breaker}"), &latency);
+        hold(&format!("everything dropped{breaker}"), &latency);
     }
 }
 
@@ -79,7 +79,7 @@ impl Latency {
     }
 }
 
-/// Checks that begin at a steady pace, whether or not those before them have ended.
+/// Sends checks at a steady rate, whether or not earlier ones have ended.
 async fn steady(store: &Arc<RedisStore>, span: Duration) -> Latency {
     let quota = Quota::token_bucket("1000/s burst 1000".parse().unwrap()).unwrap();
     let limit = store.limit("steady", quota, LimitOptions::default()).unwrap();
@@ -91,7 +91,7 @@ async fn steady(store: &Arc<RedisStore>, span: Duration) -> Latency {
         let (store, limit) = (Arc::clone(store), limit.clone());
         checks.push(tokio::spawn(async move {
             let (begun, key) = (Instant::now(), key(number % 1_000));
-            let outcome = store.decide(&[charge(&limit, &key)]).await;
+            let outcome = store.check_all(&[charge(&limit, &key)]).await;
             (begun.elapsed(), outcome.source)
         }));
     }

@@ -1,16 +1,16 @@
-//! What limiters usually write to a server.
+//! The data layouts of other limiters on Redis.
 
 use crate::pipeline::write_command;
 
-/// A time in microseconds, for layouts that hold one.
+/// A time in microseconds, for layouts that store one.
 pub(crate) const TODAY: u64 = 1_787_500_000_123_456;
 
-/// The same name of a key for everybody.
+/// The name of a key, the same for all layouts.
 pub(crate) fn key_of(client: u64) -> String {
     format!("tollgate:per-user:{{user-{client:07}}}")
 }
 
-/// Writes the commands for one client, and says how many there are.
+/// Writes the commands for one client. Returns their number.
 pub(crate) type Write = fn(&mut Vec<u8>, u64) -> usize;
 
 /// A bucket as a hash of tokens and a time.
@@ -31,8 +31,8 @@ pub(crate) fn counter_hash(bytes: &mut Vec<u8>, client: u64) -> usize {
     expire(bytes, &key)
 }
 
-/// A fixed window as a number. The usual one has the number of the window in
-/// its key too; that is left out here, to its advantage.
+/// A fixed window as a number. The usual layout also has the number of the window in its key; it is omitted here,
+/// in favour of that layout.
 pub(crate) fn incremented(bytes: &mut Vec<u8>, client: u64) -> usize {
     let key = key_of(client);
     write_command(bytes, &[b"INCR", key.as_bytes()]);
@@ -50,7 +50,7 @@ pub(crate) fn sorted_set<const ENTRIES: u64>(bytes: &mut Vec<u8>, client: u64) -
     ENTRIES as usize + expire(bytes, &key) - 1
 }
 
-/// Every usual layout gives its key a time to live.
+/// Sets the expiry of a key, as these layouts do.
 fn expire(bytes: &mut Vec<u8>, key: &str) -> usize {
     write_command(bytes, &[b"PEXPIRE", key.as_bytes(), b"100000000"]);
     2

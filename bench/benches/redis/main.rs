@@ -1,12 +1,12 @@
-//! The shared store on a real server, beside the server's own benchmark
-//! program, beside a floor of our own and beside the usual layouts of keys.
+//! The shared store on a real server, compared with redis-benchmark, with a minimal client, and with the data layouts
+//! of other limiters.
 //!
-//! The server has the last core, and whoever asks it has the first.
-//! Contestants take turns, and what counts is the ratio within a round.
+//! The server runs on the last core, the clients on the first. Contestants take turns, and the ratio within a round
+//! counts.
 
-#![allow(clippy::float_arithmetic, reason = "figures are no quotas")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run should say so and stop")]
+#![allow(clippy::float_arithmetic, reason = "results are not quotas")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints its results")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run panics")]
 
 mod callers;
 mod effort;
@@ -14,6 +14,7 @@ mod goals;
 mod known_refusals;
 mod latency;
 mod layouts;
+mod leases;
 mod memory;
 mod pinned;
 mod pipeline;
@@ -27,12 +28,12 @@ use tollgate_testbed::Binary;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    // `cargo test` asks every benchmark for its tests.
+    // `cargo test` calls every benchmark with `--list`.
     if arguments.iter().any(|argument| argument == "--list") {
         return;
     }
     if Binary::Redis.program().is_none() {
-        eprintln!("redis-server is not on this machine, so the shared store is not measured");
+        eprintln!("redis-server is missing, so the shared store is not measured");
         eprintln!("(Debian: apt-get install redis-server redis-tools)");
         return;
     }
@@ -40,7 +41,12 @@ fn main() {
     // All tasks on one thread: the server has the other core to itself.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut goals = Goals::default();
+    let only_leases = arguments.iter().any(|argument| argument == "leases");
     runtime.block_on(async {
+        leases::measure(effort, &mut goals).await;
+        if only_leases {
+            return;
+        }
         throughput::measure(effort, &mut goals).await;
         known_refusals::measure(effort, &mut goals).await;
         latency::measure(effort, &mut goals).await;

@@ -1,4 +1,4 @@
-//! Bytes a key on the server, beside the usual layouts.
+//! Bytes per key on the server, compared with the layouts of other limiters.
 
 use tollgate_store::Quota;
 use tollgate_testbed::Reply;
@@ -13,7 +13,7 @@ use crate::recorder::Recorded;
 const BATCH: u64 = 1_000;
 const SAMPLE: u64 = 1_000;
 
-/// What is weighed: our own, charged so often at such a distance, and the usual one.
+/// One measurement: tollgate's key, charged so often at this interval, and the layout of other limiters.
 struct Case {
     name: &'static str,
     quota: Quota,
@@ -21,9 +21,9 @@ struct Case {
     gap_us: u64,
     usual: &'static str,
     write: Write,
-    /// Keys of the usual layout for one of ours.
+    /// The number of keys of the other layout for one of tollgate's.
     usual_keys: u64,
-    /// One client in so many, because the keys are large.
+    /// The divisor of the number of clients, because the keys are large.
     every: u64,
     factor: f64,
 }
@@ -95,7 +95,7 @@ async fn ours(case: &Case, clients: u64) -> (f64, f64) {
     })
 }
 
-/// What a key takes on the average by `MEMORY USAGE`, and with the table of keys by `used_memory_dataset`.
+/// Returns the mean size of a key by `MEMORY USAGE`, and including the table of keys by `used_memory_dataset`.
 fn weigh(keys: u64, script: Option<&Recorded>, write: impl Fn(&mut Vec<u8>, u64) -> usize) -> (f64, f64) {
     let server = start_server();
     let mut pipeline = Pipeline::connect(&server);
@@ -116,7 +116,7 @@ fn weigh(keys: u64, script: Option<&Recorded>, write: impl Fn(&mut Vec<u8>, u64)
     }
     assert_eq!(pipeline.integer(&[b"DBSIZE"]), keys);
     let dataset = (used() - before) / keys as f64;
-    // A stride that shares no factor with the number of keys comes to all parts of it.
+    // A stride that is coprime to the number of keys samples all parts of the key space.
     let sampled = (0..SAMPLE).map(|number| key_of(number * 7_919 % keys));
     let usage: u64 = sampled.map(|key| pipeline.integer(&[b"MEMORY", b"USAGE", key.as_bytes()])).sum();
     (usage as f64 / SAMPLE as f64, dataset)

@@ -1,4 +1,4 @@
-//! Who runs on which core.
+//! Pins the server and this process to cores.
 
 use tollgate_testbed::RedisServer;
 
@@ -12,7 +12,7 @@ pub(crate) fn start_server() -> RedisServer {
     server
 }
 
-/// How many cores there are, whatever this thread is pinned to.
+/// Returns the number of cores, whatever this thread is pinned to.
 fn cores() -> usize {
     #[allow(unsafe_code, reason = "the standard library counts only those that this thread may use")]
     // SAFETY: it takes a number and returns one.

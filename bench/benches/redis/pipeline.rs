@@ -1,4 +1,4 @@
-//! The least that speaks to a server: one connection, whole batches there and back.
+//! A minimal Redis client: one connection, with whole batches of commands and replies.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_testbed::RedisServer;
 
-/// A connection over which many commands travel at once.
+/// A connection with pipelined commands.
 pub(crate) struct Pipeline {
     reader: BufReader<TcpStream>,
 }
@@ -19,7 +19,7 @@ impl Pipeline {
         Pipeline { reader: BufReader::with_capacity(1 << 16, stream) }
     }
 
-    /// Makes a script known to the server, and says under which name.
+    /// Loads a script into the server. Returns its SHA-1.
     pub(crate) fn load(&mut self, source: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         write_command(&mut bytes, &[b"SCRIPT", b"LOAD", source]);
@@ -31,14 +31,14 @@ impl Pipeline {
         self.reader.get_mut().write_all(bytes).unwrap();
     }
 
-    /// Reads so many answers. None of them may be an error.
+    /// Reads this number of replies. None of them may be an error.
     pub(crate) fn skip(&mut self, answers: usize) {
         for _ in 0..answers {
             self.receive();
         }
     }
 
-    /// Asks for a number.
+    /// Sends a command and returns its integer reply.
     pub(crate) fn integer(&mut self, parts: &[&[u8]]) -> u64 {
         let mut bytes = Vec::new();
         write_command(&mut bytes, parts);
@@ -46,7 +46,7 @@ impl Pipeline {
         String::from_utf8(self.receive().unwrap()).unwrap().parse().unwrap()
     }
 
-    /// The next answer's text, if it is not a list.
+    /// Reads the text of the next reply, if it is not a list.
     fn receive(&mut self) -> Option<Vec<u8>> {
         let mut line = Vec::new();
         self.reader.read_until(b'\n', &mut line).unwrap();
@@ -68,8 +68,8 @@ impl Pipeline {
         }
     }
 
-    /// Answers a second when the same batches are sent again and again, two of
-    /// them under way: the server never waits, and this end does next to nothing.
+    /// Returns the replies per second when the same batches are sent repeatedly, two of them in flight: the server
+    /// never waits, and this client does next to nothing.
     pub(crate) fn per_second(&mut self, batches: &[Vec<u8>], calls: usize, lines: usize, span: Duration) -> f64 {
         let begun = Instant::now();
         let mut batch = batches.iter().cycle();
@@ -85,12 +85,12 @@ impl Pipeline {
         answered as f64 / elapsed.as_secs_f64()
     }
 
-    /// Reads so many lines, which is cheaper than reading what they say.
+    /// Reads this number of lines, which is cheaper than parsing replies.
     fn skip_lines(&mut self, mut lines: usize) {
         while lines > 0 {
             let bytes = self.reader.fill_buf().unwrap();
             assert!(!bytes.is_empty() && !bytes.contains(&b'-'), "the server refused, or left");
-            // What comes behind belongs to the next batch.
+            // The rest belongs to the next batch.
             let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').take(lines);
             let (count, length) = ends.fold((0, bytes.len()), |(count, length), (at, _)| {
                 (count + 1, if count + 1 == lines { at + 1 } else { length })
@@ -101,7 +101,7 @@ impl Pipeline {
     }
 }
 
-/// Writes a command as a server reads it.
+/// Encodes a command.
 pub(crate) fn write_command(bytes: &mut Vec<u8>, parts: &[&[u8]]) {
     write!(bytes, "*{}\r\n", parts.len()).unwrap();
     for part in parts {

@@ -1,4 +1,4 @@
-//! What the store says to a server, to be said again by others byte by byte.
+//! Records the bytes that the store sends to a server, so that other clients can send the same.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,40 +7,40 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate_core::Quota;
-use tollgate_redis::{RedisOptions, RedisStore, StoreSettings};
+use tollgate_redis::{RedisOptions, RedisStore, RedisStoreSettings};
 use tollgate_store::{Charge, LimitOptions, Store};
 
 /// A charge of 1 of one key, as the store sends it.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
-    /// The name under which a server knows the script.
+    /// The SHA-1 of the script.
     pub(crate) name: Vec<u8>,
     pub(crate) source: Vec<u8>,
     pub(crate) argument: Vec<u8>,
 }
 
 impl Recorded {
-    /// Lets the store charge a key on a server that only listens.
+    /// Records a charge of the store to a listener that acts as a server.
     pub(crate) async fn of(quota: Quota) -> Recorded {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, recorded) = channel();
-        // It ends with this process: it holds nothing that others wait for.
+        // The task ends with this process.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let sender = sender.clone();
                 thread::spawn(move || listen(stream, &sender));
             }
         });
-        let settings = StoreSettings { deadline: Duration::from_secs(5), ..StoreSettings::default() };
+        let settings = RedisStoreSettings { deadline: Duration::from_secs(5), ..RedisStoreSettings::default() };
         let store = RedisStore::connect(&RedisOptions::standalone(address.to_string()), settings, |_| {}).unwrap();
         let limit = store.limit("recorded", quota, LimitOptions::default()).unwrap();
         let charge = Charge::new(&limit, b"key", 1);
-        store.decide(&[charge]).await;
+        store.check_all(&[charge]).await;
         recorded.recv_timeout(Duration::from_secs(5)).unwrap()
     }
 
-    /// The argument with a clock of the caller's own: a double in front, where the store says -1 for the server's.
+    /// The argument with a simulated clock: the leading double is a time, where the store sends -1 for the server's clock.
     pub(crate) fn argument_at(&self, now_us: u64) -> Vec<u8> {
         let mut argument = self.argument.clone();
         argument[..8].copy_from_slice(&(now_us as f64).to_le_bytes());
@@ -48,7 +48,7 @@ impl Recorded {
     }
 }
 
-/// Answers like a server that has forgotten its scripts, so that the source is sent too.
+/// Replies like a server without the script, so that the store sends its source too.
 fn listen(stream: TcpStream, recorded: &Sender<Recorded>) {
     let mut reader = BufReader::new(stream);
     let mut name = Vec::new();

@@ -6,11 +6,10 @@ use tollgate_testbed::RedisServer;
 use crate::pipeline::Pipeline;
 use crate::recorder::Recorded;
 
-/// The server's own benchmark program, which sends one call over and over.
+/// redis-benchmark, which sends one call repeatedly.
 ///
-/// It can send no zero byte, and the argument has some. So it calls the same
-/// script with the argument written into it, and sends a text that is as long
-/// instead. Keys are drawn by the program itself, from as many.
+/// It cannot send zero bytes, and the argument has some. So it calls the same script with the argument written into
+/// it, and sends a text of the same length instead. The program draws the keys, from the same number of keys.
 pub(crate) struct RedisBenchmark<'a> {
     server: &'a RedisServer,
     script: String,
@@ -32,12 +31,12 @@ impl<'a> RedisBenchmark<'a> {
         RedisBenchmark { server, script, length: recorded.argument.len(), keys }
     }
 
-    /// Calls a second; nothing if the program is not there.
+    /// Returns the calls per second, or `None` if the program is missing.
     pub(crate) fn per_second(&self, connections: u32, pipeline: u32, calls: u64) -> Option<f64> {
         let output = Command::new("redis-benchmark")
             .args(["-p", &self.server.address().port().to_string(), "--csv", "-r", &self.keys.to_string()])
             .args(["-n", &calls.to_string(), "-c", &connections.to_string(), "-P", &pipeline.to_string()])
-            // Twelve digits take the place, so that the key is as long as everybody's.
+            // The placeholder becomes twelve digits, so the key is as long as the others.
             .args(["EVALSHA", &self.script, "1", "tollgate:one:{__rand_int__}", &"-".repeat(self.length)])
             .output()
             .ok()?;

@@ -1,8 +1,8 @@
-//! Decisions a second: one rule, three rules, a hot key, and the same script by others.
+//! Decisions per second: one rule, three rules, a hot key, and the same script by other clients.
 
 use std::time::Duration;
 
-use tollgate_redis::StoreSettings;
+use tollgate_redis::RedisStoreSettings;
 use tollgate_store::Quota;
 
 use crate::callers::{Callers, key};
@@ -16,7 +16,7 @@ use crate::redis_benchmark::RedisBenchmark;
 const KEYS: usize = 10_000;
 const CALLERS: usize = 64;
 const HOT_CALLERS: usize = 512;
-/// What a server answers in a second, roughly: a turn of redis-benchmark is a number of calls.
+/// The approximate calls per second of a server: a turn of redis-benchmark is a number of calls.
 const ROUGHLY: u64 = 60_000;
 
 const OF_REDIS_BENCHMARK: f64 = 0.9;
@@ -27,22 +27,22 @@ const NAMES: [&str; 7] = [
     "tollgate, one rule, 64 callers",
     "redis-benchmark -c 1 -P 64, the same call",
     "redis-benchmark -c 50 -P 16, the same call",
-    "our own generator, the same calls, 128 under way",
+    "our own generator, the same calls, 128 in flight",
     "tollgate, three rules in one decision, 64 callers",
     "tollgate, a hot key, 512 callers, a call each",
-    "tollgate, a hot key, 512 callers, travelling together",
+    "tollgate, a hot key, 512 callers, batched",
 ];
 
 pub(crate) async fn measure(effort: Effort, goals: &mut Goals) {
     let server = start_server();
     let quota = Quota::token_bucket("1000000/s burst 1000000".parse().unwrap()).unwrap();
-    let alone = StoreSettings {
-        joins: false,
-        remembers_refusals: false,
+    let alone = RedisStoreSettings {
+        coalesces_checks: false,
+        caches_refusals: false,
         deadline: Duration::from_secs(5),
-        ..StoreSettings::default()
+        ..RedisStoreSettings::default()
     };
-    let together = StoreSettings { joins: true, ..alone.clone() };
+    let together = RedisStoreSettings { coalesces_checks: true, ..alone.clone() };
     let one = Callers::connect(&server, alone.clone(), &["one"], quota, KEYS, CALLERS).await;
     let three = Callers::connect(&server, alone.clone(), &["one", "two", "six"], quota, KEYS, CALLERS).await;
     let hot_alone = Callers::connect(&server, alone, &["hot"], quota, 1, HOT_CALLERS).await;
@@ -55,7 +55,7 @@ pub(crate) async fn measure(effort: Effort, goals: &mut Goals) {
     let calls: Vec<Vec<u8>> = (0..KEYS).map(|number| call(&script, &name(number), &recorded.argument)).collect();
     let batches: Vec<Vec<u8>> = calls.chunks_exact(CALLERS).map(<[_]>::concat).collect();
     let peer = RedisBenchmark::new(&server, &recorded, KEYS);
-    // Whole batches: else the program may take its own end for a lost connection.
+    // Whole batches, or the program may treat its end as a lost connection.
     let peer_calls = (effort.turn().as_millis() as u64 * ROUGHLY / 1_000).next_multiple_of(64);
 
     let mut rounds: Vec<[f64; NAMES.len()]> = Vec::new();
@@ -70,7 +70,7 @@ pub(crate) async fn measure(effort: Effort, goals: &mut Goals) {
                 0 => one.per_second(turn).await,
                 1 => peer.per_second(1, 64, peer_calls).unwrap_or(f64::NAN),
                 2 => peer.per_second(50, 16, peer_calls).unwrap_or(f64::NAN),
-                // An answer is a list of three numbers.
+                // A reply is a list of three numbers.
                 3 => pipeline.per_second(&batches, CALLERS, 4, turn),
                 4 => three.per_second(turn).await,
                 5 => hot_alone.per_second(turn).await,
@@ -98,7 +98,7 @@ fn report(rounds: &[[f64; NAMES.len()]], together: f64, goals: &mut Goals) {
         let figure = median(rounds.iter().map(|round| round[at]).collect());
         println!("| {name} | {figure:.0} | {:.2} |", ratio(at, 0));
     }
-    println!("\nTravelling together, a call carried {together:.0} decisions on the average.");
+    println!("\nWith batching, a call had {together:.0} decisions on average.");
     let peers = ratio(0, 1).min(ratio(0, 2));
     goals.add(
         "one rule, 64 callers, against the better of two redis-benchmarks with the same call",
@@ -115,7 +115,7 @@ fn report(rounds: &[[f64; NAMES.len()]], together: f64, goals: &mut Goals) {
     );
     let hot = ratio(6, 5);
     goals.add(
-        "a hot key, travelling together, against a call each",
+        "a hot key, batched, against a call each",
         &format!("at least {TOGETHER}x the decisions a second"),
         &format!("{hot:.1}x"),
         hot >= TOGETHER,

@@ -1,5 +1,5 @@
-//! Instructions a decision, counted by callgrind: every scenario is run with n and with 2n decisions, and the difference
-//! is n decisions and nothing else.
+//! Instructions per decision, counted by callgrind: every scenario runs with n and with 2n decisions, and the
+//! difference is that of n decisions.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::limiters::{BY_ADDRESS, BY_HEADER, Contestant, Governor, KEYS, Library
 
 const DECISIONS: usize = 20_000;
 
-/// Of the scenarios with a router, what is above the router without a layer counts.
+/// The baseline of the scenarios with a router: the router without a layer.
 const WITHOUT_LAYER: &str = "axum, no layer";
 
 const SCENARIOS: [&str; 16] = [
@@ -16,8 +16,8 @@ const SCENARIOS: [&str; 16] = [
     "Limiter::check, one rule by header",
     "Limiter::check, one rule by address",
     "Limiter::check, three rules",
-    "Engine::decide, one rule by header, observed",
-    "Engine::decide, three rules, observed",
+    "Engine::check, one rule by header, observed",
+    "Engine::check, three rules, observed",
     WITHOUT_LAYER,
     "axum, tower_governor around the router, two headers",
     "axum, tollgate around the router, one rule by header, five fields",
@@ -30,11 +30,11 @@ const SCENARIOS: [&str; 16] = [
     "axum, Router::layer with tollgate, three rules, five fields",
 ];
 
-/// Runs one scenario, to be watched from outside.
+/// Runs one scenario, under callgrind.
 pub(crate) fn run(scenario: &str, decisions: usize) {
     match limiter(scenario) {
         Some(limiter) => {
-            // Every key is known before anything is counted.
+            // Creates all keys before the counting starts.
             (0..KEYS).for_each(|key| assert!(limiter.is_allowed(key)));
             let allowed = measured(&*limiter, decisions);
             assert!(allowed == decisions, "{scenario}: {allowed} of {decisions} allowed");
@@ -54,8 +54,8 @@ fn limiter(scenario: &str) -> Option<Box<dyn Contestant>> {
         "Limiter::check, one rule by header" => Box::new(Library::new(BY_HEADER)),
         "Limiter::check, one rule by address" => Box::new(Library::new(BY_ADDRESS)),
         "Limiter::check, three rules" => Box::new(Library::new(THREE_RULES)),
-        "Engine::decide, one rule by header, observed" => Box::new(Service::new(BY_HEADER)),
-        "Engine::decide, three rules, observed" => Box::new(Service::new(THREE_RULES)),
+        "Engine::check, one rule by header, observed" => Box::new(Service::new(BY_HEADER)),
+        "Engine::check, three rules, observed" => Box::new(Service::new(THREE_RULES)),
         _ => return None,
     })
 }
@@ -77,7 +77,7 @@ fn router(scenario: &str) -> Box<dyn Answering> {
     }
 }
 
-/// What callgrind counts, found by this function's name.
+/// The function that callgrind counts, selected by its name.
 #[inline(never)]
 fn measured(contestant: &dyn Contestant, decisions: usize) -> usize {
     std::hint::black_box((0..decisions).filter(|at| contestant.is_allowed(at % KEYS)).count())
@@ -90,7 +90,7 @@ fn measured_router(router: &mut dyn Answering, decisions: usize) -> usize {
 
 pub(crate) fn print_table() {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        eprintln!("instructions: skipped, there is no valgrind");
+        eprintln!("instructions: skipped, valgrind is missing");
         return;
     }
     println!("\n### Instructions a decision (callgrind), 1,000 keys, every request passes\n");
@@ -115,7 +115,7 @@ fn difference(scenario: &str) -> Option<f64> {
 
 /// Instructions of the measured function and what it calls.
 fn count(scenario: &str, decisions: usize) -> Option<f64> {
-    let program = std::env::current_exe().unwrap_or_else(|error| panic!("cannot find myself: {error}"));
+    let program = std::env::current_exe().unwrap_or_else(|error| panic!("cannot find this program: {error}"));
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*instructions*measured*"]);
     command.arg(program).args(["--part", scenario, &decisions.to_string()]);

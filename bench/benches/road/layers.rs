@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use crate::limiters::{KEYS, at_once, with_rate};
 
-/// A layer that passes every request on.
+/// A service that only forwards requests.
 #[derive(Clone)]
 pub(crate) struct Idle<S>(S);
 
@@ -48,12 +48,12 @@ impl<S: Service<R>, R> Service<R> for Idle<S> {
     }
 }
 
-/// Something that answers requests of as many clients as there are keys.
+/// A router that serves requests of as many clients as there are keys.
 pub(crate) trait Answering {
-    /// Answers one request, and says whether it passed.
+    /// Serves one request. Returns whether it passed.
     fn answer(&mut self, key: usize) -> bool;
 
-    /// Whether a response has as many fields about limits as it should.
+    /// Whether a response has all expected rate limit headers.
     fn has_all_fields(&mut self, key: usize) -> bool;
 }
 
@@ -106,12 +106,12 @@ pub(crate) fn governor_by_router() -> Box<dyn Answering> {
     Box::new(Routed { service: hello().layer(governor_layer()), fields: 2 })
 }
 
-/// Ours with all five fields around a router.
+/// tollgate's layer with all five fields around a router.
 pub(crate) fn tollgate(policy: &str) -> Box<dyn Answering> {
     Box::new(Routed { service: tollgate_layer(policy).layer(hello()), fields: 5 })
 }
 
-/// The same by `Router::layer`, which puts the service and its responses into boxes.
+/// The same by `Router::layer`, which boxes the service and its responses.
 pub(crate) fn tollgate_by_router(policy: &str) -> Box<dyn Answering> {
     Box::new(Routed { service: hello().layer(tollgate_layer(policy)), fields: 5 })
 }
@@ -134,7 +134,7 @@ fn hello() -> Router {
     Router::new().route("/auth/login", post(async || "hello"))
 }
 
-/// What hyper would hand to the router.
+/// A request as hyper passes it to the router.
 fn request(key: usize) -> http::Request<Body> {
     let peer = SocketAddr::from((Ipv4Addr::from(0x0a00_0000 + 7 * (key % KEYS) as u32), 40_000));
     let built = http::Request::post("/auth/login")

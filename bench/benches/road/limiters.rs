@@ -1,4 +1,4 @@
-//! What is asked: the same keys under governor and under policies of one and three rules.
+//! The limiters and their requests: the same keys under governor and under policies of one and three rules.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -17,7 +17,7 @@ use tollgate_server::{Engine, FrontEnd};
 
 pub(crate) const KEYS: usize = 1_000;
 
-/// A token takes 864 s, so that no bucket is full again when it is asked for the next time.
+/// A token refills in 864 s, so that no bucket is full again at the next request.
 const RATE: &str = "100/day burst 1000000";
 
 /// One rule by header.
@@ -42,7 +42,7 @@ rules:
   - { name: login, when: { method: POST, path: /auth/login }, key: client_ip, limit: RATE }
 ";
 
-/// Decides one of the keys, and says whether it passed.
+/// A limiter. `is_allowed` decides a request of one key.
 pub(crate) trait Contestant: Send + Sync {
     fn is_allowed(&self, key: usize) -> bool;
 }
@@ -67,18 +67,18 @@ impl Contestant for Governor {
     }
 }
 
-/// Requests of as many users and addresses. What they say is read at run time: the compiler would work out with a
-/// constant path what every request has to.
-pub(crate) struct Asked {
+/// Requests of as many users and addresses. Their values are read at run time: with a constant path the compiler
+/// would compute in advance what every request has to.
+pub(crate) struct Workload {
     method: String,
     target: String,
     headers: Vec<[(&'static str, String); 1]>,
     addresses: Vec<IpAddr>,
 }
 
-impl Asked {
-    pub(crate) fn new() -> Asked {
-        Asked {
+impl Workload {
+    pub(crate) fn new() -> Workload {
+        Workload {
             method: black_box("POST").to_owned(),
             target: black_box("/auth/login").to_owned(),
             headers: user_names().into_iter().map(|user| [("x-user", user)]).collect(),
@@ -99,26 +99,26 @@ impl Asked {
 
 pub(crate) struct Library {
     limiter: Limiter,
-    asked: Asked,
+    workload: Workload,
 }
 
 impl Library {
     pub(crate) fn new(policy: &str) -> Library {
         let limiter = Limiter::from_yaml(&with_rate(policy)).unwrap_or_else(|error| panic!("{error}"));
-        Library { limiter, asked: Asked::new() }
+        Library { limiter, workload: Workload::new() }
     }
 }
 
 impl Contestant for Library {
     fn is_allowed(&self, key: usize) -> bool {
-        self.limiter.check(&self.asked.request(key)).is_allowed()
+        self.limiter.check(&self.workload.request(key)).is_allowed()
     }
 }
 
-/// The service's engine, which counts and observes every decision.
+/// The engine of the service, which counts and observes every decision.
 pub(crate) struct Service {
     engine: Engine,
-    asked: Asked,
+    workload: Workload,
 }
 
 impl Service {
@@ -126,14 +126,14 @@ impl Service {
         let policy = tollgate::policy::parse(&with_rate(policy), "policy", None);
         let policy = policy.unwrap_or_else(|report| panic!("{report}")).policy;
         let engine = Engine::new(&policy, Arc::new(RealClock::new())).unwrap_or_else(|error| panic!("{error}"));
-        Service { engine, asked: Asked::new() }
+        Service { engine, workload: Workload::new() }
     }
 }
 
 impl Contestant for Service {
     fn is_allowed(&self, key: usize) -> bool {
-        let request = self.asked.request(key);
-        at_once(self.engine.decide(FrontEnd::Http, &request)).is_allowed()
+        let request = self.workload.request(key);
+        at_once(self.engine.check(FrontEnd::Http, &request)).is_allowed()
     }
 }
 
@@ -145,10 +145,10 @@ pub(crate) fn user_names() -> Vec<String> {
     (0..KEYS).map(|key| format!("user-{key:08}")).collect()
 }
 
-/// The result of a future that waits for nothing.
+/// Returns the result of a future that is ready at once.
 pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
-        Poll::Pending => panic!("memory answers at once"),
+        Poll::Pending => panic!("the memory store is always ready"),
     }
 }

@@ -1,8 +1,8 @@
-//! The road of a decision, as its users call it: `Limiter::check`, the engine with its observer, and the layer on axum,
-//! beside governor and tower_governor.
+//! The path of a decision: `Limiter::check`, the engine with its observer, and the layer on axum, compared with
+//! governor and tower_governor.
 //!
-//! Time is the median of interleaved rounds. Instructions are counted by callgrind, and no neighbour on the machine can
-//! move them.
+//! Time is the median of interleaved rounds. Instructions are counted by callgrind, which other load on the machine does
+//! not affect.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::float_arithmetic)]
 

@@ -1,4 +1,4 @@
-//! Nanoseconds a decision, interleaved.
+//! Nanoseconds per decision, in interleaved rounds.
 
 use std::ops::Range;
 use std::sync::Barrier;
@@ -22,10 +22,10 @@ fn print_limiters(rounds: usize) {
         ("Limiter::check, one rule by header", Box::new(Library::new(BY_HEADER))),
         ("Limiter::check, one rule by address", Box::new(Library::new(BY_ADDRESS))),
         ("Limiter::check, three rules", Box::new(Library::new(THREE_RULES))),
-        ("Engine::decide, one rule by header, observed", Box::new(Service::new(BY_HEADER))),
-        ("Engine::decide, three rules, observed", Box::new(Service::new(THREE_RULES))),
+        ("Engine::check, one rule by header, observed", Box::new(Service::new(BY_HEADER))),
+        ("Engine::check, three rules, observed", Box::new(Service::new(THREE_RULES))),
     ];
-    // The first decision of a process, and the first of every key, is another thing.
+    // The first decision of a process and of every key takes longer, and is not timed.
     contestants.iter().for_each(|(_, contestant)| decide(&**contestant, 0..KEYS));
     let [mut one, mut same, mut own] = [(); 3].map(|()| vec![Vec::new(); contestants.len()]);
     for round in 0..rounds {
@@ -38,7 +38,7 @@ fn print_limiters(rounds: usize) {
         }
     }
     println!("### Decisions in process, 1,000 keys, every request passes\n");
-    println!("| | ns, 1 thread | x governor | 2 threads on the same keys, x 1 thread | on keys of their own |");
+    println!("| | ns, 1 thread | x governor | 2 threads on the same keys, x 1 thread | on separate keys |");
     println!("| --- | --- | --- | --- | --- |");
     for (at, (name, _)) in contestants.iter().enumerate() {
         let ratios = one[at].iter().zip(&one[0]).map(|(ours, theirs)| ours / theirs).collect();
@@ -48,15 +48,15 @@ fn print_limiters(rounds: usize) {
     }
 }
 
-/// Nanoseconds a decision on one thread.
+/// Returns the nanoseconds per decision on one thread.
 fn alone(contestant: &dyn Contestant) -> f64 {
     let begun = Instant::now();
     decide(contestant, 0..KEYS);
     begun.elapsed().as_nanos() as f64 / DECISIONS as f64
 }
 
-/// Nanoseconds a decision of all, on two threads, each with these keys. Two threads on the same keys, here half a round
-/// apart, take the lines of the table from each other; on keys of their own they share nothing but the limiter.
+/// Returns the nanoseconds per decision on two threads, each with these keys. Two threads on the same keys, here half
+/// a round apart, contend for cache lines of the table; on separate keys they share only the limiter.
 fn in_pairs(contestant: &dyn Contestant, keys: [Range<usize>; 2]) -> f64 {
     let (start, begun) = (Barrier::new(3), std::sync::Mutex::new(None));
     std::thread::scope(|scope| {
@@ -99,7 +99,7 @@ fn print_layers(rounds: usize) {
             let begun = Instant::now();
             let answered = (0..ANSWERS).filter(|key| contestants[at].1.answer(key % KEYS)).count();
             assert!(answered == ANSWERS, "{answered} of {ANSWERS} answered");
-            // The first round touches every key.
+            // The first round creates the keys.
             if round > 0 {
                 samples[at].push(begun.elapsed().as_nanos() as f64 / ANSWERS as f64);
             }

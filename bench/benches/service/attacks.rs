@@ -1,4 +1,4 @@
-//! What nobody sends who means well.
+//! Attacks on the service.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -9,15 +9,15 @@ use tollgate_testbed::http2::{END_HEADERS, HEADERS, greet, write_frame};
 
 use crate::process::Process;
 
-/// Where harm comes from: this machine, but not the address of those who mean well.
+/// The address of the attacker: on this machine, but not that of the well-behaved client.
 const HOSTILE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 
-/// Somebody who means harm, a little at a time. A step never waits.
+/// An attack, in steps. A step never waits.
 pub(crate) trait Attack {
     fn step(&mut self);
 }
 
-/// All of them by name; the first does nothing.
+/// All attacks by name; the first does nothing.
 pub(crate) fn all(tollgate: &Process) -> Vec<(&'static str, Box<dyn Attack>)> {
     let [http, grpc, resp] = ["http", "grpc", "resp"].map(|listener| tollgate.address(listener));
     let check = |body: &[u8]| post(&format!("content-length: {}", body.len()), body);
@@ -34,26 +34,29 @@ pub(crate) fn all(tollgate: &Process) -> Vec<(&'static str, Box<dyn Attack>)> {
         ("nothing", Box::new(Nothing)),
         ("RESP: a string of 2 GB", Repeated::of(resp, b"*1\r\n$2000000000\r\n")),
         ("RESP: a million arguments", Repeated::of(resp, b"*1000000\r\n")),
-        ("RESP: a line without end", Poured::of(resp, b"", &[b'x'; 1 << 14])),
-        ("RESP: CR LF and no UTF-8 in a key", Repeated::of(resp, &throttle(b"\r\n\xff\xfe"))),
+        ("RESP: an endless line", Poured::of(resp, b"", &[b'x'; 1 << 14])),
+        ("RESP: CR LF and invalid UTF-8 in a key", Repeated::of(resp, &throttle(b"\r\n\xff\xfe"))),
         ("HTTP: a body of 1 GB, announced", Poured::of(http, &announced, &[b' '; 1 << 16])),
-        ("HTTP: a body without end", Poured::of(http, &chunked, &chunk)),
-        ("HTTP: no UTF-8", Repeated::of(http, &check(b"{\"path\":\"\xff\xfe\"}"))),
+        ("HTTP: an endless body", Poured::of(http, &chunked, &chunk)),
+        ("HTTP: invalid UTF-8", Repeated::of(http, &check(b"{\"path\":\"\xff\xfe\"}"))),
         ("HTTP: CR LF in an identity", Repeated::of(http, &check(br#"{"identities":{"user":"a\r\nb"}}"#))),
         ("HTTP: 60,000 brackets", Repeated::of(http, &check(&[b'['; 60_000]))),
-        // Beside each other, what so many who ask at once cost by being many, by being long, and by being wrong.
+        // Many concurrent requests: ordinary, long, and invalid ones.
         ("HTTP: checks, 50 at once", Flood::of(http, &check(br#"{"ip":"203.0.113.9"}"#))),
         ("HTTP: checks of 60,000 bytes, 50 at once", Flood::of(http, &check(&long_check(60_000)))),
         ("HTTP: 60,000 brackets, 50 at once", Flood::of(http, &check(&[b'['; 60_000]))),
         ("HTTP: checks of 6,000 headers, 50 at once", Flood::of(http, &check(&many_headers(6_000)))),
-        ("gRPC: no HTTP/2", Repeated::of(grpc, b"GET / HTTP/1.1\r\n\r\n")),
+        ("gRPC: invalid HTTP/2", Repeated::of(grpc, b"GET / HTTP/1.1\r\n\r\n")),
         ("gRPC: 60 header bombs of 1,024 streams", Held::of(grpc, 60, &header_bomb(1_024, 400))),
         ("gRPC: 995 connections of 128 streams", Held::of(grpc, 995, &header_bomb(128, 90))),
         ("HTTP: 400 batches, never read", Held::of(http, 400, &batch_of_a_thousand())),
         ("HTTP: 995 batches, half sent", Held::of(http, 995, &half_a_batch())),
         ("RESP: 995 commands, half sent", Held::of(resp, 995, &half_a_command())),
         ("HTTP: 990 idle connections", Held::of(http, 990, b"")),
-        ("2,000 who trickle, on all", Box::new(Trickle { servers: [http, grpc, resp], streams: Vec::new(), at: 0 })),
+        (
+            "2,000 slow connections, on all",
+            Box::new(Trickle { servers: [http, grpc, resp], streams: Vec::new(), at: 0 }),
+        ),
     ]
 }
 
@@ -62,23 +65,23 @@ fn post(field: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// A check that is well formed, of about so many bytes.
+/// A well-formed check of about this number of bytes.
 fn long_check(bytes: usize) -> Vec<u8> {
     format!(r#"{{"path":"/{}"}}"#, "a".repeat(bytes)).into_bytes()
 }
 
-/// A check of so many headers, each as short as can be.
+/// A check with this number of headers, as short as possible.
 fn many_headers(count: usize) -> Vec<u8> {
     let headers: Vec<String> = (0..count).map(|at| format!(r#""{at}":"""#)).collect();
     format!(r#"{{"headers":{{{}}}}}"#, headers.join(",")).into_bytes()
 }
 
-/// A connection that opens so many streams and ends none, each with so many fields of a byte. See the tests of the
-/// program, which do the same.
+/// The bytes of a connection that opens this number of streams and ends none, each with this number of one-byte
+/// fields. The tests of the program do the same.
 fn header_bomb(streams: u32, fields: usize) -> Vec<u8> {
     let path = b"/grpc.health.v1.Health/Watch";
-    let mut said = Vec::new();
-    greet(&mut said);
+    let mut out = Vec::new();
+    greet(&mut out);
     for at in 0..streams {
         let mut block = vec![0x83, 0x86];
         if at == 0 {
@@ -88,9 +91,9 @@ fn header_bomb(streams: u32, fields: usize) -> Vec<u8> {
             block.push(0xbe);
         }
         block.extend(std::iter::repeat_n(0x95, fields));
-        write_frame(&mut said, HEADERS, END_HEADERS, 2 * at + 1, &block);
+        write_frame(&mut out, HEADERS, END_HEADERS, 2 * at + 1, &block);
     }
-    said
+    out
 }
 
 fn batch_of_a_thousand() -> Vec<u8> {
@@ -115,7 +118,7 @@ impl Attack for Nothing {
     fn step(&mut self) {}
 }
 
-/// The same bytes on one new connection after the other, some of which stay open.
+/// Sends the same bytes on one new connection after the other, some of which stay open.
 struct Repeated {
     server: SocketAddr,
     bytes: Vec<u8>,
@@ -137,13 +140,13 @@ impl Attack for Repeated {
         self.open.push_back(stream);
         if self.open.len() > Repeated::OPEN {
             let mut oldest = self.open.pop_front();
-            // What was answered is taken, so that the end is an ordinary one.
+            // Reads the response, so that the connection closes without a reset.
             let _ = oldest.as_mut().map(|stream| stream.read(&mut [0; 4096]));
         }
     }
 }
 
-/// More and more bytes, until the service has had enough; then anew.
+/// Sends bytes until the service closes the connection, then starts again.
 struct Poured {
     server: SocketAddr,
     head: Vec<u8>,
@@ -174,11 +177,11 @@ impl Attack for Poured {
     }
 }
 
-/// The same bytes on many connections, again as soon as they are answered.
+/// Sends the same bytes on many connections, again after each response.
 struct Flood {
     server: SocketAddr,
     bytes: Vec<u8>,
-    /// Each with how many of the bytes were sent.
+    /// The connections, each with the number of bytes sent.
     streams: Vec<(TcpStream, usize)>,
 }
 
@@ -196,7 +199,7 @@ impl Attack for Flood {
         let bytes = &self.bytes;
         self.streams.retain_mut(|(stream, sent)| {
             if *sent == bytes.len() {
-                // An answer is short, and comes in one piece.
+                // A response is short, and arrives in one read.
                 match stream.read(&mut answer) {
                     Ok(0) => return false,
                     Ok(_) => *sent = 0,
@@ -214,13 +217,13 @@ impl Attack for Flood {
     }
 }
 
-/// Many connections that send the same bytes once, as far as they are taken, read nothing, and stay open. One that is
-/// closed is opened again.
+/// Many connections that send the same bytes once, as far as the service reads them, read nothing, and stay open.
+/// A closed connection is opened again.
 struct Held {
     server: SocketAddr,
     bytes: Vec<u8>,
     connections: usize,
-    /// Each with how many of the bytes were sent.
+    /// The connections, each with the number of bytes sent.
     streams: Vec<(TcpStream, usize)>,
     at: usize,
 }
@@ -246,7 +249,7 @@ impl Attack for Held {
             let is_open = match stream.write(&self.bytes[*sent..]) {
                 Ok(more) => {
                     *sent += more;
-                    // Nothing is taken of what is answered.
+                    // The response is not read.
                     *sent < self.bytes.len()
                         || stream.peek(&mut [0]).map_or_else(|error| is_full(error.kind()), |count| count > 0)
                 }
@@ -259,7 +262,7 @@ impl Attack for Held {
     }
 }
 
-/// Many connections that say a byte now and then.
+/// Many connections that send single bytes slowly.
 struct Trickle {
     servers: [SocketAddr; 3],
     streams: Vec<TcpStream>,
@@ -281,7 +284,7 @@ impl Attack for Trickle {
                 continue;
             }
             let at = self.at % self.streams.len();
-            // A word that all of them may take for the beginning of something.
+            // Every protocol accepts this as the start of a message.
             if self.streams[at].write(b"P").is_err()
                 && let Some(stream) = connect(server)
             {
@@ -291,7 +294,7 @@ impl Attack for Trickle {
     }
 }
 
-/// A connection that never waits.
+/// A non-blocking connection.
 fn connect(server: SocketAddr) -> Option<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).ok()?;
     socket.bind(&SocketAddr::from((HOSTILE, 0)).into()).ok()?;

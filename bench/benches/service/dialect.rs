@@ -1,15 +1,15 @@
-//! What a client says on a connection, and when it has heard an answer.
+//! The client side of a protocol.
 
-/// One end of a conversation. It parses as little as can be, so that the load
-/// is never what is measured.
+/// The client side of one connection. It parses as little as possible, so that the load generator is not the
+/// bottleneck.
 pub(crate) trait Dialect {
-    /// What is said before the first request.
-    fn greet(&mut self, _said: &mut Vec<u8>) {}
+    /// The bytes sent before the first request.
+    fn greet(&mut self, _out: &mut Vec<u8>) {}
 
-    /// Appends one request to what is said.
-    fn ask(&mut self, said: &mut Vec<u8>);
+    /// Appends one request to the bytes to send.
+    fn write_request(&mut self, out: &mut Vec<u8>);
 
-    /// How many answers end in these bytes. What must be said in return is
-    /// appended to `said`, and goes with the next request.
-    fn hear(&mut self, bytes: &[u8], said: &mut Vec<u8>) -> usize;
+    /// Returns the number of responses that end in these bytes. Bytes that must be sent in return are appended, and are
+    /// sent with the next request.
+    fn count_responses(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize;
 }

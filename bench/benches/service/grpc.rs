@@ -5,7 +5,7 @@ use crate::load::Load;
 use crate::process::{Process, pin_to_core};
 use crate::rounds::{Effort, Rounds, print_goal};
 
-/// So much of the floor's calls a second must be reached.
+/// The goal, as a share of the floor's calls per second.
 const LEAST_RATE: f64 = 0.9;
 
 const TOLLGATE: usize = 1;
@@ -13,7 +13,7 @@ const TOLLGATE: usize = 1;
 pub(crate) fn measure(effort: Effort) {
     let (floor, tollgate) = (Process::serve("grpc-floor", &[]), Process::serve("tollgate", &[]));
     pin_to_core(0);
-    // A gateway has many calls under way on each of its connections.
+    // A gateway has many calls in flight on each connection.
     for at_a_time in [1, 16] {
         let ask = |at: usize| Box::new(Rls::of_address(at)) as Box<_>;
         let contestants = vec![

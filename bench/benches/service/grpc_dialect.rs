@@ -1,5 +1,5 @@
-//! As much of gRPC over HTTP/2 as a load needs, frame by frame. A client library
-//! would take as long for a request as the server.
+//! The parts of gRPC over HTTP/2 that a load generator needs. A client library would take as long for a request as
+//! the server.
 
 use prost::Message;
 use tollgate_testbed::http2::{
@@ -9,15 +9,15 @@ use tollgate_testbed::http2::{
 
 use crate::dialect::Dialect;
 
-/// Asks Envoy's rate limit service the same again and again.
+/// Sends the same call to Envoy's rate limit service repeatedly.
 pub(crate) struct Rls {
-    /// The fields of a request, and how they are written once the server has seen them.
+    /// The header fields of the first request, and of later ones, which refer to the server's table.
     first_fields: Vec<u8>,
     message: Vec<u8>,
     next_stream: u32,
-    /// What has come of a frame that has not ended.
-    heard: Vec<u8>,
-    /// Messages that came and whose answers have not ended.
+    /// The received part of an incomplete frame.
+    received: Vec<u8>,
+    /// Messages of responses that have not ended.
     messages: usize,
 }
 
@@ -30,57 +30,57 @@ impl Rls {
         let entry = Pair { key: "remote_address".to_owned(), value: format!("203.0.113.{address}") };
         let ask = Ask { domain: "bench".to_owned(), descriptors: vec![Described { entries: vec![entry] }] };
         let mut fields = vec![0x83, 0x86];
-        // Of a known name, by its number, and remembered; the last has a name of its own.
+        // Indexed names, added to the table; the last has a literal name.
         literal(&mut fields, &[0x44], "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
         literal(&mut fields, &[0x41], "tollgate");
         literal(&mut fields, &[0x5f], "application/grpc");
         literal(&mut fields, b"\x40\x02te", "trailers");
         let message = grpc_message(&ask.encode_to_vec());
-        Rls { first_fields: fields, message, next_stream: 1, heard: Vec::new(), messages: 0 }
+        Rls { first_fields: fields, message, next_stream: 1, received: Vec::new(), messages: 0 }
     }
 
-    /// How many answers end in one frame.
-    fn frame(&mut self, head: FrameHead, payload: &[u8], said: &mut Vec<u8>) -> usize {
+    /// Returns the number of responses that end in one frame.
+    fn frame(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> usize {
         match head.kind {
             DATA => self.messages += usize::from(!payload.is_empty()),
             HEADERS if head.flags & END_STREAM != 0 => {
                 // An error has no message before its end.
-                assert!(self.messages > 0, "the server answers with an error");
+                assert!(self.messages > 0, "the server responds with an error");
                 self.messages -= 1;
                 return 1;
             }
-            RST_STREAM | GOAWAY => panic!("the server gives up"),
-            _ => acknowledge(said, head, payload),
+            RST_STREAM | GOAWAY => panic!("the server reset the stream or closed the connection"),
+            _ => acknowledge(out, head, payload),
         }
         0
     }
 }
 
 impl Dialect for Rls {
-    fn greet(&mut self, said: &mut Vec<u8>) {
-        greet(said);
+    fn greet(&mut self, out: &mut Vec<u8>) {
+        greet(out);
     }
 
-    fn ask(&mut self, said: &mut Vec<u8>) {
+    fn write_request(&mut self, out: &mut Vec<u8>) {
         let fields = if self.next_stream == 1 { &self.first_fields } else { LATER_FIELDS };
-        write_frame(said, HEADERS, END_HEADERS, self.next_stream, fields);
-        write_frame(said, DATA, END_STREAM, self.next_stream, &self.message);
+        write_frame(out, HEADERS, END_HEADERS, self.next_stream, fields);
+        write_frame(out, DATA, END_STREAM, self.next_stream, &self.message);
         self.next_stream += 2;
     }
 
-    fn hear(&mut self, bytes: &[u8], said: &mut Vec<u8>) -> usize {
-        let mut heard = std::mem::take(&mut self.heard);
-        heard.extend_from_slice(bytes);
-        let (mut answers, mut rest) = (0, heard.as_slice());
+    fn count_responses(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+        let mut received = std::mem::take(&mut self.received);
+        received.extend_from_slice(bytes);
+        let (mut answers, mut rest) = (0, received.as_slice());
         while let Some((head, behind)) = rest.split_first_chunk() {
             let head = FrameHead::read(*head);
             let Some((payload, next)) = behind.split_at_checked(head.length) else { break };
-            answers += self.frame(head, payload, said);
+            answers += self.frame(head, payload, out);
             rest = next;
         }
-        let ended = heard.len() - rest.len();
-        heard.drain(..ended);
-        self.heard = heard;
+        let ended = received.len() - rest.len();
+        received.drain(..ended);
+        self.received = received;
         answers
     }
 }
@@ -144,7 +144,7 @@ struct PerUnit {
     name: String,
 }
 
-/// What the service answers to a first request, made anew as a service has to.
+/// The response of the service to a first request, built for each request as in the service.
 pub(crate) fn one_answer() -> Answer {
     let field = |key: &str, value: &str| Pair { key: key.to_owned(), value: value.to_owned() };
     let limit = PerUnit { requests_per_unit: 1_000_000, unit: 1, name: "per-ip".to_owned() };

@@ -1,15 +1,11 @@
-//! How long a well-behaved client waits while somebody else means harm, and how
-//! much memory and processor time the service takes then.
+//! The latency of a well-behaved client during an attack, and the memory and processor time of the service.
 //!
-//! One thread does both in turn: a step of the attack, then one request over each
-//! front end, so that no scheduler stands between the clock and the service. On a
-//! busy machine one does all the same: then the longest waits are those for a
-//! processor, with or without an attack, and the time that the service itself has
-//! spent on a turn is what can be compared.
+//! One thread does both in turn: a step of the attack, then one request over each front end, so that no scheduler is
+//! between the clock and the service. On a busy machine there is one: then the longest waits are those for
+//! a processor, with or without an attack, and only the processor time of the service for a turn can be compared.
 //!
-//! Those who mean harm have an address of their own. The goals: whatever it sends,
-//! the service holds at most 256 MB more than when it is idle, and the 99th
-//! percentile of the others' waits is below 10 ms.
+//! The attacker has another address. The goals: the service uses at most 256 MB more than when idle, and the 99th
+//! percentile of the other client's latency is below 10 ms.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +21,7 @@ use crate::rounds::Effort;
 
 const FRONT_ENDS: [&str; 3] = ["HTTP", "gRPC", "RESP"];
 
-/// How long the service has to close what one attack has left open.
+/// The time in which the service must close the connections of an attack.
 const SETTLE: Duration = Duration::from_millis(500);
 
 pub(crate) fn measure(effort: Effort) {
@@ -35,7 +31,7 @@ pub(crate) fn measure(effort: Effort) {
     let time = effort.turn * u32::try_from(effort.rounds).unwrap() / 2;
     let idle_mb = tollgate.resident_mb();
     println!(
-        "\n| while others send | {} | CPU us a turn | most memory above idle, MB |",
+        "\n| during | {} | CPU us a turn | most memory above idle, MB |",
         FRONT_ENDS.map(|name| format!("{name} p50, us | p99, us")).join(" | ")
     );
     println!("| --- |{} --- | --- |", " --- | --- |".repeat(FRONT_ENDS.len()));
@@ -52,13 +48,13 @@ pub(crate) fn measure(effort: Effort) {
         let quantiles = quantiles.collect::<Vec<_>>().join(" | ");
         let more_mb = tollgate.peak_mb().saturating_sub(idle_mb);
         println!("| {name} | {quantiles} | {cpu_us:.0} | {more_mb} |");
-        // A thousand connections that close at once are no part of the next attack.
+        // Closing a thousand connections must not count for the next attack.
         drop(attack);
         std::thread::sleep(SETTLE);
     }
 }
 
-/// How long requests took over each front end, in nanoseconds.
+/// The latencies over each front end, in nanoseconds.
 fn polite_waits(tollgate: &Process, attack: &mut dyn Attack, time: Duration) -> [Histogram<u64>; FRONT_ENDS.len()] {
     let mut polite = [
         Connection::open(tollgate.address("http"), Box::new(Http::check(9))),
@@ -70,10 +66,10 @@ fn polite_waits(tollgate: &Process, attack: &mut dyn Attack, time: Duration) -> 
     while begun.elapsed() < time {
         attack.step();
         for (connection, waits) in polite.iter_mut().zip(&mut waits) {
-            let asked = Instant::now();
-            connection.ask(1);
+            let out = Instant::now();
+            connection.send(1);
             while !connection.is_answered() {}
-            waits.record(u64::try_from(asked.elapsed().as_nanos()).unwrap()).unwrap();
+            waits.record(u64::try_from(out.elapsed().as_nanos()).unwrap()).unwrap();
         }
     }
     waits

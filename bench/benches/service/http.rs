@@ -6,7 +6,7 @@ use crate::peers;
 use crate::process::{Process, pin_to_core};
 use crate::rounds::{Effort, Rounds, print_goal};
 
-/// So much of the floor's requests a second must be reached.
+/// The goal, as a share of the floor's requests per second.
 const LEAST_RATE: f64 = 0.9;
 
 const TOLLGATE: usize = 1;
@@ -17,7 +17,7 @@ pub(crate) fn measure(effort: Effort) {
     pin_to_core(0);
     let check = |at: usize| Box::new(Http::check(at)) as Box<_>;
     let mut contestants = vec![
-        ("floor: hyper, one answer", Load::connect(&floor, "http", 1, check)),
+        ("floor: hyper, constant response", Load::connect(&floor, "http", 1, check)),
         ("tollgate, one rule", Load::connect(&tollgate, "http", 1, check)),
     ];
     if let Some(throttlecrab) = &throttlecrab {

@@ -1,10 +1,10 @@
 use crate::dialect::Dialect;
 
-/// HTTP/1.1, the same request again and again.
+/// HTTP/1.1, with the same request repeatedly.
 pub(crate) struct Http {
     request: Vec<u8>,
-    /// What has come of answers that have not ended.
-    heard: Vec<u8>,
+    /// The received part of incomplete responses.
+    received: Vec<u8>,
 }
 
 impl Http {
@@ -13,35 +13,35 @@ impl Http {
         let request = format!(
             "POST {path} HTTP/1.1\r\nhost: tollgate\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
-        Http { request: request.into_bytes(), heard: Vec::new() }
+        Http { request: request.into_bytes(), received: Vec::new() }
     }
 
-    /// A check of a request of an address that has this number.
+    /// A check for the address of this number.
     pub(crate) fn check(address: usize) -> Http {
         Http::post("/v1/check", &format!(r#"{{"ip":"203.0.113.{address}"}}"#))
     }
 }
 
 impl Dialect for Http {
-    fn ask(&mut self, said: &mut Vec<u8>) {
-        said.extend_from_slice(&self.request);
+    fn write_request(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.request);
     }
 
-    fn hear(&mut self, bytes: &[u8], _said: &mut Vec<u8>) -> usize {
-        self.heard.extend_from_slice(bytes);
+    fn count_responses(&mut self, bytes: &[u8], _out: &mut Vec<u8>) -> usize {
+        self.received.extend_from_slice(bytes);
         let mut answers = 0;
         let mut ended = 0;
-        while let Some(length) = length_of_answer(&self.heard[ended..]) {
+        while let Some(length) = response_length(&self.received[ended..]) {
             ended += length;
             answers += 1;
         }
-        self.heard.drain(..ended);
+        self.received.drain(..ended);
         answers
     }
 }
 
-/// The bytes of the answer at the beginning, if all of it has come.
-fn length_of_answer(bytes: &[u8]) -> Option<usize> {
+/// Returns the length of the first response, if it is complete.
+fn response_length(bytes: &[u8]) -> Option<usize> {
     const LENGTH: &[u8] = b"content-length: ";
     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     assert!(bytes.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(bytes));

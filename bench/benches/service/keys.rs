@@ -1,4 +1,4 @@
-//! What more keys cost: ten million beside ten thousand, over RESP.
+//! The cost of many keys: ten million compared with ten thousand, over RESP.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::rounds::{Effort, Rounds, print_goal};
 const FEW: u64 = 10_000;
 const MANY: u64 = 10_000_000;
 
-/// Room for all of them in a table that is not crowded: keys of callers have half of it.
+/// The entries of the store: caller-supplied keys have half as many, which leaves the table sparse.
 const ENTRIES: &str = "32000000";
 
-/// So much of the commands a second must be left.
+/// The goal, as a share of the commands per second with few keys.
 const LEAST_RATE: f64 = 0.7;
 
 pub(crate) fn measure(effort: Effort) {
@@ -24,7 +24,7 @@ pub(crate) fn measure(effort: Effort) {
     eprintln!("keys: filling the table");
     let mut filling = Load::connect(&many, "resp", 16, any_of(MANY));
     let mut asked = 0.0;
-    // At random, five times as many as there are keys leave fewer than one in a hundred out.
+    // Five random commands per key leave fewer than one key in a hundred unused.
     while asked < 5.0 * MANY as f64 {
         asked += filling.run(Duration::from_secs(1)).per_second;
     }

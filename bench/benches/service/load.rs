@@ -1,4 +1,4 @@
-//! Requests over connections that stay open, so many at a time on each.
+//! Requests over keep-alive connections, with a fixed number in flight on each.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,23 +14,23 @@ pub(crate) const CONNECTIONS: usize = 50;
 pub(crate) struct Load<'a> {
     server: &'a Process,
     connections: Vec<Connection>,
-    /// How many requests are under way on a connection.
+    /// The number of requests in flight on a connection.
     at_a_time: usize,
 }
 
-/// A connection that never waits.
+/// A non-blocking connection.
 pub(crate) struct Connection {
     stream: TcpStream,
     dialect: Box<dyn Dialect>,
-    asked: Vec<u8>,
-    /// Answers that are still to come.
+    out: Vec<u8>,
+    /// The number of outstanding responses.
     missing: usize,
-    /// Here, because to make one anew for each look would cost more than the look.
+    /// The read buffer; allocating one for each read would cost more than the read.
     buffer: Box<[u8; 1 << 14]>,
 }
 
 impl<'a> Load<'a> {
-    /// `dialect` makes what the connection of a number says, so many at a time.
+    /// Connects. `dialect` creates the protocol state of each connection by its number.
     pub(crate) fn connect(
         server: &'a Process,
         listener: &str,
@@ -42,16 +42,16 @@ impl<'a> Load<'a> {
         Load { server, connections, at_a_time }
     }
 
-    /// Asks for that long. It never sleeps: waking it up would be the server's
-    /// work, and a slow server would have more of it than a quick one.
+    /// Sends requests for that long. It never sleeps: waking it up would be work for the server, and a slow server
+    /// would have more of it than a fast one.
     pub(crate) fn run(&mut self, time: Duration) -> Sample {
         let (start, cpu_start_ns) = (Instant::now(), self.server.cpu_ns());
         let mut batches = 0_u64;
-        self.connections.iter_mut().for_each(|connection| connection.ask(self.at_a_time));
+        self.connections.iter_mut().for_each(|connection| connection.send(self.at_a_time));
         while start.elapsed() < time {
             for connection in &mut self.connections {
                 if connection.is_answered() {
-                    connection.ask(self.at_a_time);
+                    connection.send(self.at_a_time);
                     batches += 1;
                 }
             }
@@ -76,26 +76,26 @@ impl Connection {
         dialect.greet(&mut greeting);
         stream.write_all(&greeting).unwrap();
         stream.set_nonblocking(true).unwrap();
-        Connection { stream, dialect, asked: Vec::new(), missing: 0, buffer: Box::new([0; 1 << 14]) }
+        Connection { stream, dialect, out: Vec::new(), missing: 0, buffer: Box::new([0; 1 << 14]) }
     }
 
-    pub(crate) fn ask(&mut self, at_a_time: usize) {
+    pub(crate) fn send(&mut self, at_a_time: usize) {
         for _ in 0..at_a_time {
-            self.dialect.ask(&mut self.asked);
+            self.dialect.write_request(&mut self.out);
         }
         self.missing = at_a_time;
         // A batch is smaller than any socket's buffer.
-        assert_eq!(self.stream.write(&self.asked).unwrap(), self.asked.len());
-        self.asked.clear();
+        assert_eq!(self.stream.write(&self.out).unwrap(), self.out.len());
+        self.out.clear();
     }
 
-    /// Whether all answers have come.
+    /// Whether all responses have arrived.
     pub(crate) fn is_answered(&mut self) -> bool {
         match self.stream.read(&mut self.buffer[..]) {
             Ok(0) => panic!("the server has closed the connection"),
             Ok(read) => {
-                // What the dialect has to say in return goes with the next request.
-                self.missing -= self.dialect.hear(&self.buffer[..read], &mut self.asked);
+                // Bytes that the protocol requires in return are sent with the next request.
+                self.missing -= self.dialect.count_responses(&self.buffer[..read], &mut self.out);
                 self.missing == 0
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => self.missing == 0,

@@ -1,13 +1,11 @@
-//! The service beside servers that do as little as can be done, and beside its
-//! peers, in one run.
+//! The service compared with servers that do as little as possible, and with other programs, in one run.
 //!
-//! Every server is a process of its own with one thread on the last core; the
-//! load comes from the first. They take turns, and what counts is the median of
-//! the ratios of turns that were close together.
+//! Every server is a separate process with one thread on the last core; the load generator runs on the first. They
+//! take turns, and the median of the ratios of adjacent turns counts.
 
-#![allow(clippy::float_arithmetic, reason = "figures are no quotas")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run should say so and stop")]
+#![allow(clippy::float_arithmetic, reason = "results are not quotas")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints its results")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run panics")]
 
 mod attacks;
 mod dialect;
@@ -32,7 +30,7 @@ use rounds::Effort;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    // `cargo test` asks every benchmark for its tests.
+    // `cargo test` calls every benchmark with `--list`.
     if arguments.iter().any(|argument| argument == "--list") {
         return;
     }
@@ -44,7 +42,7 @@ fn main() {
     let effort = if quick {
         Effort { rounds: 5, turn: Duration::from_millis(200) }
     } else {
-        // Many short turns: a machine whose speed changes by the second has the same for turns that are compared.
+        // Many short turns, so that changes of the machine's speed affect compared turns equally.
         Effort { rounds: 201, turn: Duration::from_millis(80) }
     };
     let only = after("--only");

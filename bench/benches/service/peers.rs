@@ -1,4 +1,4 @@
-//! Peers, where they are installed.
+//! Other programs, if they are installed.
 
 use crate::process::Process;
 
@@ -13,7 +13,7 @@ pub(crate) fn redis() -> Option<Process> {
     Process::peer("redis-server", arguments)
 }
 
-/// throttlecrab-server, from the path or where `THROTTLECRAB` says, with one of its front ends.
+/// throttlecrab-server, from the PATH or from `THROTTLECRAB`, with one of its front ends.
 pub(crate) fn throttlecrab(front_end: &str) -> Option<Process> {
     let program = std::env::var("THROTTLECRAB").unwrap_or_else(|_| "throttlecrab-server".to_owned());
     Process::peer(&program, |port| {

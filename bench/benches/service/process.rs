@@ -1,4 +1,4 @@
-//! A server as a process of its own on the last core, and what the system says of it.
+//! A server as a separate process on the last core, and its resource usage.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// This program again, as the server of that name: see `served.rs`.
+    /// Starts this program as the server of that name: see `served.rs`.
     pub(crate) fn serve(name: &str, more: &[&str]) -> Process {
         let program = std::env::current_exe().unwrap();
         let mut command = on_the_last_core(program.to_str().unwrap());
@@ -29,10 +29,9 @@ impl Process {
         Process { child, addresses }
     }
 
-    /// Somebody else's program, which is told a port of this machine. `None`,
-    /// with a word about it, where it cannot be run.
+    /// Starts another program with a port of this machine. Prints a message and returns `None` if it cannot run.
     pub(crate) fn peer(program: &str, arguments: impl FnOnce(u16) -> Vec<String>) -> Option<Process> {
-        // Free a moment ago; nobody else here takes ports.
+        // The port was free a moment ago, and no other process here takes ports.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut command = on_the_last_core(program);
@@ -52,35 +51,35 @@ impl Process {
         None
     }
 
-    /// Where it listens by that name.
+    /// Returns the address of a listener.
     pub(crate) fn address(&self, listener: &str) -> SocketAddr {
         self.addresses.iter().find(|(name, _)| name == listener).unwrap().1
     }
 
-    /// The nanoseconds that all its threads have spent on a core.
+    /// Returns the processor time of all its threads in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let of_thread = |path: std::path::PathBuf| {
-            // A thread may end while it is looked at.
+            // A thread may end meanwhile.
             let text = std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();
             text.split_whitespace().next().map_or(0, |ns| ns.parse::<u64>().unwrap())
         };
         threads.map(|thread| of_thread(thread.unwrap().path())).sum()
     }
 
-    /// The megabytes of memory that it holds.
+    /// Returns its resident memory in megabytes.
     pub(crate) fn resident_mb(&self) -> u64 {
         self.child.size_kb("VmRSS").unwrap() / 1024
     }
 
-    /// The most that it has held since this was last forgotten.
+    /// Returns its peak memory in megabytes since the last `forget_peak`.
     pub(crate) fn peak_mb(&self) -> u64 {
         self.child.size_kb("VmHWM").unwrap() / 1024
     }
 
-    /// Forgets how much it has held.
+    /// Resets the peak.
     pub(crate) fn forget_peak(&self) {
-        // Where the system does not allow it, the peak is that of the whole run.
+        // If the system does not allow it, the peak is that of the whole run.
         let _ = std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5");
     }
 }
@@ -91,7 +90,7 @@ fn on_the_last_core(program: &str) -> Command {
     command
 }
 
-/// The core for servers; the load has the first.
+/// Returns the core for servers; the load generator has the first.
 fn last_core() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get) - 1
 }

@@ -6,10 +6,10 @@ use crate::process::{Process, pin_to_core};
 use crate::resp_dialect::Resp;
 use crate::rounds::{Effort, Rounds, print_goal};
 
-/// One at a time, a command may take so much of the floor's processor time.
+/// The goal for one command at a time, as a multiple of the floor's processor time.
 const MOST_CPU: f64 = 1.15;
 
-/// Pipelined, so much of the floor's commands a second must be reached.
+/// The goal for pipelined commands, as a share of the floor's commands per second.
 const LEAST_RATE: f64 = 0.85;
 
 const TOLLGATE: usize = 1;
@@ -21,10 +21,10 @@ pub(crate) fn measure(effort: Effort) {
     pin_to_core(0);
     for at_a_time in [1, 16] {
         let throttle = |connection: usize| Box::new(Resp::throttle(&format!("user:{connection:06}"))) as Box<_>;
-        // As redis-benchmark asks, by whose figures the goals were set.
+        // The pipelining of redis-benchmark, by which the goals were set.
         let throttle_one = |_| Box::new(Resp::throttle("user:000000")) as Box<_>;
         let mut contestants = vec![
-            ("floor: parses, one answer", Load::connect(&floor, "resp", at_a_time, throttle)),
+            ("floor: parser, constant reply", Load::connect(&floor, "resp", at_a_time, throttle)),
             ("tollgate, one key", Load::connect(&one_key, "resp", at_a_time, throttle_one)),
             ("tollgate, a key for each", Load::connect(&many_keys, "resp", at_a_time, throttle)),
         ];

@@ -1,13 +1,13 @@
 use crate::dialect::Dialect;
 
-/// Commands of Redis, the same again and again.
+/// A Redis client that sends the same command repeatedly.
 pub(crate) struct Resp {
     command: Vec<u8>,
-    /// Digits of the command that are replaced by those of a number chosen at random below a bound.
+    /// The digits of the command that are replaced by a random number below a bound.
     random: Option<Random>,
-    /// What each answer has once.
+    /// The byte that each reply has exactly once.
     mark: u8,
-    /// The last answer has not ended.
+    /// Whether the last reply is incomplete.
     is_cut: bool,
 }
 
@@ -22,12 +22,12 @@ impl Resp {
         Resp { command: command(arguments), random: None, mark, is_cut: false }
     }
 
-    /// `CL.THROTTLE` under a limit that refuses nobody.
+    /// `CL.THROTTLE` under a limit that refuses nothing.
     pub(crate) fn throttle(key: &str) -> Resp {
         Resp::new(&["CL.THROTTLE", key, "15", "1000000", "1"], b'*')
     }
 
-    /// The same with a key chosen at random among so many, each command another.
+    /// The same with a random key for each command, of this number of keys.
     pub(crate) fn throttle_any_of(keys: u64, seed: u64) -> Resp {
         const KEY: &str = "user:00000000";
         let mut resp = Resp::throttle(KEY);
@@ -39,7 +39,7 @@ impl Resp {
 }
 
 impl Dialect for Resp {
-    fn ask(&mut self, said: &mut Vec<u8>) {
+    fn write_request(&mut self, out: &mut Vec<u8>) {
         if let Some(random) = &mut self.random {
             let mut number = random.next();
             for digit in self.command[random.digits.clone()].iter_mut().rev() {
@@ -47,20 +47,20 @@ impl Dialect for Resp {
                 number /= 10;
             }
         }
-        said.extend_from_slice(&self.command);
+        out.extend_from_slice(&self.command);
     }
 
-    fn hear(&mut self, bytes: &[u8], _said: &mut Vec<u8>) -> usize {
+    fn count_responses(&mut self, bytes: &[u8], _out: &mut Vec<u8>) -> usize {
         assert!(self.mark == b'*' || !bytes.contains(&b'-'), "{}", String::from_utf8_lossy(bytes));
         let begun = bytes.iter().filter(|byte| **byte == self.mark).count();
-        // One that is cut is counted when its end comes.
+        // An incomplete reply is counted when its end arrives.
         let was_cut = std::mem::replace(&mut self.is_cut, !bytes.ends_with(b"\r\n"));
         begun + usize::from(was_cut) - usize::from(self.is_cut)
     }
 }
 
 impl Random {
-    /// A number below the bound (xorshift, of which the upper half is used).
+    /// Returns a number below the bound (the upper half of xorshift).
     fn next(&mut self) -> u64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;

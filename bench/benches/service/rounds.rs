@@ -1,27 +1,26 @@
-//! Contestants take turns. What counts is the median of the ratios of turns that
-//! were close together.
+//! Contestants take turns. The median of the ratios of adjacent turns counts.
 
 use std::time::Duration;
 
 use crate::load::{CONNECTIONS, Load};
 
-/// How long it may take.
+/// The number and the length of turns.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) rounds: usize,
     pub(crate) turn: Duration,
 }
 
-/// What one turn has shown.
+/// The result of one turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
-    /// Answers a second.
+    /// Responses per second.
     pub(crate) per_second: f64,
-    /// What the server's core spent on each.
+    /// The server's processor time for each.
     pub(crate) cpu_us: f64,
 }
 
-/// What all turns have shown, by contestant. The first is what the others are compared with.
+/// The results of all turns, by contestant. The others are compared with the first.
 pub(crate) struct Rounds {
     names: Vec<&'static str>,
     samples: Vec<Vec<Sample>>,
@@ -74,7 +73,7 @@ impl Rounds {
     }
 }
 
-/// Says whether a goal is reached.
+/// Prints whether a goal is reached.
 pub(crate) fn print_goal(goal: &str, measured: f64, holds: bool) {
     println!("\n| goal | measured | |\n| --- | --- | --- |");
     println!("| {goal} | {measured:.3}x | {} |", if holds { "pass" } else { "fall short" });

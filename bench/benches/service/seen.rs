@@ -1,12 +1,11 @@
-//! What it costs a caller that every decision is counted, seen and told of:
-//! the service beside itself with nobody who watches.
+//! The cost of counting, observing and logging every decision: the service with and without observation.
 
 use crate::http_dialect::Http;
 use crate::load::Load;
 use crate::process::{Process, pin_to_core};
 use crate::rounds::{Effort, Rounds, print_goal};
 
-/// So much of the requests a second must be left.
+/// The goal, as a share of the requests per second without observation.
 const LEAST_RATE: f64 = 0.95;
 
 pub(crate) fn measure(effort: Effort) {
@@ -18,12 +17,12 @@ pub(crate) fn measure(effort: Effort) {
             Box::new(Http::post("/v1/check", &body)) as Box<_>
         };
         let contestants = vec![
-            ("nobody watches", Load::connect(&blind, "http", 1, check)),
-            ("everything is on", Load::connect(&seen, "http", 1, check)),
+            ("not observed", Load::connect(&blind, "http", 1, check)),
+            ("observed", Load::connect(&seen, "http", 1, check)),
         ];
         let rounds = Rounds::run(what, effort, contestants);
         rounds.print(what);
         let of_blind = rounds.of_rate(1);
-        print_goal(&format!("at least {LEAST_RATE}x the req/s of nobody"), of_blind, of_blind >= LEAST_RATE);
+        print_goal(&format!("at least {LEAST_RATE}x the req/s without observation"), of_blind, of_blind >= LEAST_RATE);
     }
 }

@@ -1,5 +1,5 @@
-//! The servers that this program can be. Each has one thread, as the service
-//! has with `--threads 1`, says on stdout where it listens, and never ends.
+//! The servers that this program can run. Each has one thread, like the service with `--threads 1`, prints its
+//! addresses on stdout, and never ends.
 
 mod grpc_floor;
 mod http_floor;
@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 
-/// Is the server of that name.
+/// Runs the server of that name.
 pub(crate) fn run(name: &str, entries: Option<&str>) {
-    // As the program has it.
+    // As in the program.
     let runtime = tokio::runtime::Builder::new_current_thread().event_interval(16).enable_all().build().unwrap();
     runtime.block_on(async {
         match name {
@@ -30,12 +30,12 @@ pub(crate) fn run(name: &str, entries: Option<&str>) {
 /// Opens the one listener of a floor.
 async fn listen(name: &str) -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    say_listening([(name, listener.local_addr().unwrap())]);
+    print_listeners([(name, listener.local_addr().unwrap())]);
     listener
 }
 
-/// One line for each listener, and an empty one when there are no more.
-fn say_listening<'a>(listeners: impl IntoIterator<Item = (&'a str, SocketAddr)>) {
+/// Prints one line for each listener, and an empty line at the end.
+fn print_listeners<'a>(listeners: impl IntoIterator<Item = (&'a str, SocketAddr)>) {
     for (name, address) in listeners {
         println!("{name} {address}");
     }

@@ -1,15 +1,15 @@
 use std::process::ExitCode;
 
-/// How the program ends: the only place that knows the numbers.
+/// The exit code of the program. No other module knows the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Yes, or done.
+    /// Success, or a positive result.
     Done = 0,
-    /// No: the answer to the question is negative, for example an invalid policy.
+    /// A negative result, for example an invalid policy.
     No = 1,
-    /// It was asked in a way that cannot be understood.
+    /// The arguments are invalid.
     WrongUsage = 2,
-    /// It was understood and went wrong.
+    /// The command failed.
     Failed = 3,
 }
 
@@ -19,38 +19,38 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What went wrong, and what the person in front of it can do.
+/// Why a command did not succeed, with its exit code and a hint.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    pub(crate) what: What,
+    pub(crate) text: FailureText,
     pub(crate) hint: Option<String>,
 }
 
-/// How it is told.
+/// The text of a failure.
 #[derive(Debug)]
-pub(crate) enum What {
-    /// One sentence.
+pub(crate) enum FailureText {
+    /// One sentence, which is printed after `error: `.
     Sentence(String),
-    /// Lines that say themselves what they are and where.
+    /// Complete lines with their own positions and severities.
     Report(String),
 }
 
 impl Failure {
-    pub(crate) fn no(what: impl Into<String>) -> Failure {
-        Failure { exit: Exit::No, what: What::Sentence(what.into()), hint: None }
+    pub(crate) fn no(sentence: impl Into<String>) -> Failure {
+        Failure { exit: Exit::No, text: FailureText::Sentence(sentence.into()), hint: None }
     }
 
-    pub(crate) fn wrong_usage(what: impl Into<String>) -> Failure {
-        Failure { exit: Exit::WrongUsage, what: What::Sentence(what.into()), hint: None }
+    pub(crate) fn wrong_usage(sentence: impl Into<String>) -> Failure {
+        Failure { exit: Exit::WrongUsage, text: FailureText::Sentence(sentence.into()), hint: None }
     }
 
-    pub(crate) fn failed(what: impl Into<String>) -> Failure {
-        Failure { exit: Exit::Failed, what: What::Sentence(what.into()), hint: None }
+    pub(crate) fn failed(sentence: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Failed, text: FailureText::Sentence(sentence.into()), hint: None }
     }
 
     pub(crate) fn report(exit: Exit, report: impl Into<String>) -> Failure {
-        Failure { exit, what: What::Report(report.into()), hint: None }
+        Failure { exit, text: FailureText::Report(report.into()), hint: None }
     }
 
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Failure {

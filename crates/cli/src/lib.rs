@@ -1,4 +1,4 @@
-//! The `tollgate` program: arguments in, exit codes out. What it does is in the other crates.
+//! The `tollgate` program: parses arguments, prints results and returns exit codes. The other crates do the work.
 
 mod arguments;
 mod colours;
@@ -11,6 +11,7 @@ mod message;
 mod output;
 mod policy_file;
 mod serve;
+mod usage_hints;
 mod validate;
 
 use std::ffi::OsString;
@@ -18,29 +19,30 @@ use std::ffi::OsString;
 use clap::Parser;
 use tollgate::policy::json_schema;
 
-use arguments::{Arguments, Command};
+use arguments::{Cli, CliCommand};
 pub use exit::Exit;
 
-/// Runs the program with `arguments`, of which the first is its own name.
+/// Runs the program with `arguments`; the first one is the name of the program.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
-    let arguments = match Arguments::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = match Cli::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
-        Err(answer) => return output::usage(&answer),
+        Err(error) => return output::usage(&usage_hints::with_hints(error, &arguments)),
     };
-    let done = match arguments.command {
-        Command::Serve(arguments) => serve::serve(&arguments),
-        Command::Init(arguments) => init::init(&arguments),
-        Command::Validate(arguments) => validate::validate(&arguments),
-        Command::Explain(arguments) => explain::explain(&arguments),
-        Command::Limits(arguments) => limits::limits(&arguments),
-        Command::Import(arguments) => import::import(&arguments),
-        Command::Message(arguments) => message::message(&arguments),
-        Command::Schema => output::print(&format!("{}\n", json_schema().trim_end())).map(|()| Exit::Done),
+    let result = match arguments.command {
+        CliCommand::Serve(arguments) => serve::serve(&arguments),
+        CliCommand::Init(arguments) => init::init(&arguments),
+        CliCommand::Validate(arguments) => validate::validate(&arguments),
+        CliCommand::Explain(arguments) => explain::explain(&arguments),
+        CliCommand::Limits(arguments) => limits::limits(&arguments),
+        CliCommand::Import(arguments) => import::import(&arguments),
+        CliCommand::Message(arguments) => message::message(&arguments),
+        CliCommand::Schema => output::print(&format!("{}\n", json_schema().trim_end())).map(|()| Exit::Done),
     };
-    let exit = match done {
+    let exit = match result {
         Ok(exit) => exit,
-        Err(failure) => output::failure(&failure),
+        Err(failure) => output::print_failure(&failure),
     };
-    output::finish();
+    output::flush();
     exit
 }

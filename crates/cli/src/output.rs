@@ -1,4 +1,4 @@
-//! What the program writes: data to stdout, everything it says to a person to stderr.
+//! Output of the program: data on stdout, messages on stderr.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -9,69 +9,69 @@ use serde::Serialize;
 use tollgate_server::observe::{Level, LogFormat, Observer};
 
 use crate::colours::Colours;
-use crate::exit::{Exit, Failure, What};
+use crate::exit::{Exit, Failure, FailureText};
 
-/// The log of a service that runs. Whatever is said then is a line of it.
+/// The log of a running service. All messages go through it once it is set.
 static LOG: OnceLock<(Arc<Observer>, LogFormat)> = OnceLock::new();
 
-/// How long the program waits at its end for somebody to read what it said.
-const READ_WITHIN: Duration = Duration::from_secs(2);
+/// The longest wait for the log to be written when the program ends.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Prints a text that ends its own lines.
+/// Prints a text on stdout; the text includes its line ends.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         // The reader has closed the pipe, as `head` does.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::failed(format!("cannot write the answer: {error}"))),
+        Err(error) => Err(Failure::failed(format!("cannot write to stdout: {error}"))),
         Ok(()) => Ok(()),
     }
 }
 
-/// Prints JSON that people can read too.
+/// Prints a value as indented JSON on stdout.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::failed(format!("cannot write the answer as JSON: {error}")))?;
+        .map_err(|error| Failure::failed(format!("cannot write the result as JSON: {error}")))?;
     print(&format!("{json}\n"))
 }
 
-/// From now on everything that is said goes through the log.
-pub(crate) fn through(observer: &Arc<Observer>, format: LogFormat) {
-    // A program runs one service; a second log would be that of a test.
+/// Sends all further messages to the log of a service.
+pub(crate) fn use_log(observer: &Arc<Observer>, format: LogFormat) {
+    // A process runs one service; only a test would set a second log.
     let _ = LOG.set((Arc::clone(observer), format));
 }
 
-/// Waits until everything that was said is written.
-pub(crate) fn finish() {
+/// Waits until the log is written, for at most [`FLUSH_TIMEOUT`].
+pub(crate) fn flush() {
     if let Some((log, _)) = LOG.get() {
-        log.flush(READ_WITHIN);
+        log.flush(FLUSH_TIMEOUT);
     }
 }
 
-/// Says one line.
-pub(crate) fn say(line: impl Display) {
+/// Writes an informational message to the log, or to stderr without one.
+pub(crate) fn log_info(message: impl Display) {
     match LOG.get() {
-        Some((log, _)) => log.say(Level::Info, line),
-        None => write_line(format_args!("tollgate: {line}")),
+        Some((log, _)) => log.say(Level::Info, message),
+        None => write_line(format_args!("tollgate: {message}")),
     }
 }
 
-/// Says something of a service that runs, and how grave it is.
-pub(crate) fn say_as(level: Level, message: impl Display) {
+/// Writes a message of this level to the log, or to stderr without one.
+pub(crate) fn log(level: Level, message: impl Display) {
     match LOG.get() {
         Some((log, _)) => log.say(level, message),
         None => write_line(format_args!("tollgate: {}: {message}", level.name())),
     }
 }
 
-/// What is wrong with a file that is read again every second: it is said once, and not every second.
+/// The last error of a file that is checked every second, so that the same error is logged once.
 #[derive(Default)]
-pub(crate) struct Complaint(Option<String>);
+pub(crate) struct RepeatedError(Option<String>);
 
-impl Complaint {
-    pub(crate) fn say(&mut self, sentence: String) {
+impl RepeatedError {
+    pub(crate) fn log(&mut self, sentence: String) {
         if self.0.as_ref() != Some(&sentence) {
-            say_as(Level::Error, &sentence);
+            log(Level::Error, &sentence);
             self.0 = Some(sentence);
         }
     }
@@ -81,18 +81,18 @@ impl Complaint {
     }
 }
 
-/// Says what is likely wrong: blocks of lines, with an empty line after each.
-pub(crate) fn warn(blocks: impl IntoIterator<Item = impl Display>) {
-    for block in blocks {
-        write_line(format_args!("{}\n", Colours::of_stderr().message(&block.to_string())));
+/// Prints warnings and notes on stderr, with an empty line after each.
+pub(crate) fn print_diagnostics(diagnostics: impl IntoIterator<Item = impl Display>) {
+    for diagnostic in diagnostics {
+        write_line(format_args!("{}\n", Colours::of_stderr().message(&diagnostic.to_string())));
     }
 }
 
-/// Says what went wrong, with a hint if there is one.
-pub(crate) fn failure(failure: &Failure) -> Exit {
-    let mut report = match &failure.what {
-        What::Sentence(sentence) => format!("error: {sentence}"),
-        What::Report(report) => report.clone(),
+/// Prints a failure and its hint on stderr, and returns its exit code.
+pub(crate) fn print_failure(failure: &Failure) -> Exit {
+    let mut report = match &failure.text {
+        FailureText::Sentence(sentence) => format!("error: {sentence}"),
+        FailureText::Report(report) => report.clone(),
     };
     if let Some(hint) = &failure.hint {
         report.push_str(&format!("\nhint: {hint}"));
@@ -100,22 +100,22 @@ pub(crate) fn failure(failure: &Failure) -> Exit {
     match LOG.get() {
         Some((log, LogFormat::Json)) => log.say(Level::Error, report),
         log => {
-            // It is the last word, and comes behind what was said before.
-            log.iter().for_each(|(log, _)| log.flush(READ_WITHIN));
+            // The failure is the last message, after everything in the log.
+            log.iter().for_each(|(log, _)| log.flush(FLUSH_TIMEOUT));
             write_line(Colours::of_stderr().message(&report));
         }
     }
     failure.exit
 }
 
-/// Shows help or version where they were asked for, else what was wrong with the arguments.
-pub(crate) fn usage(answer: &clap::Error) -> Exit {
-    // Nobody is left to tell that nobody could be told.
-    let _ = answer.print();
-    if answer.use_stderr() { Exit::WrongUsage } else { Exit::Done }
+/// Prints the help or the version if they were requested, else the error in the arguments.
+pub(crate) fn usage(error: &clap::Error) -> Exit {
+    // There is no other stream to report an error of this one.
+    let _ = error.print();
+    if error.use_stderr() { Exit::WrongUsage } else { Exit::Done }
 }
 
-/// A service goes on when nobody reads what it says, where `eprintln!` would panic.
+/// Writes a line to stderr and ignores errors: a service must continue if stderr is closed, where `eprintln!` panics.
 fn write_line(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,71 +1,84 @@
-//! Policies that are named on the command line.
+//! Policy files named on the command line.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tollgate::policy::{CompiledPolicy, LoadError, Loaded, STARTER, load, parse};
+use tollgate::policy::{CompiledPolicy, LoadError, Loaded, MissingSecrets, STARTER, load_with, parse, parse_with};
 
 use crate::exit::{Exit, Failure};
 
-/// As a file's name: what comes on stdin.
+/// The file name that means stdin.
 const STDIN: &str = "-";
 
-/// More than a policy may have, so that the reader says that it is too much.
+/// One byte more than a policy may have, so that the policy reader reports a larger one.
 const MAX_STDIN_BYTES: u64 = (4 << 20) + 1;
 
-/// Whether it is not a file but what comes on stdin.
+/// Whether a file name means stdin.
 pub(crate) fn is_stdin(file: &Path) -> bool {
     file == Path::new(STDIN)
 }
 
-/// What the policy of a file is called in messages.
+/// The name of a policy file in messages.
 pub(crate) fn name_of(file: &Path) -> String {
     if is_stdin(file) { "stdin".to_owned() } else { file.display().to_string() }
 }
 
 /// Reads and checks a policy; `-` is stdin.
-pub(crate) fn read(file: &Path) -> Result<Loaded, LoadError> {
+pub(crate) fn read(file: &Path, missing: MissingSecrets) -> Result<Loaded, LoadError> {
     if !is_stdin(file) {
-        return load(file);
+        return load_with(file, missing);
     }
-    // Files that it names are looked for where we are.
-    parse(&stdin_text()?, &name_of(file), Some(Path::new(""))).map_err(LoadError::Invalid)
+    // Files that the policy names are relative to the current directory.
+    parse_with(&stdin_text()?, &name_of(file), Some(Path::new("")), missing).map_err(LoadError::Invalid)
 }
 
-/// The text of a file that is no policy yet; `-` is stdin.
+/// Reads the text of a file that is not a policy; `-` is stdin.
 pub(crate) fn text(file: &Path) -> Result<String, LoadError> {
-    if file == Path::new(STDIN) {
+    if is_stdin(file) {
         return stdin_text();
     }
     std::fs::read_to_string(file).map_err(|error| LoadError::Io { path: file.to_owned(), error })
 }
 
-/// Reads a policy that has to be valid.
-pub(crate) fn read_valid(file: &Path) -> Result<Loaded, Failure> {
-    read(file).map_err(|error| unread(&error))
+/// Reads a policy, and fails if it is invalid.
+pub(crate) fn read_valid(file: &Path, missing: MissingSecrets) -> Result<Loaded, Failure> {
+    read(file, missing).map_err(|error| load_failure(&error))
 }
 
-/// The policy that holds where none is named.
+/// The policy that applies if no file is named.
 pub(crate) fn starter() -> Loaded {
-    parse(STARTER, "the starter policy", None).unwrap_or_else(|report| unreachable!("it is tested: {report}"))
+    parse(STARTER, "the starter policy", None).unwrap_or_else(|report| unreachable!("a test parses it: {report}"))
 }
 
-/// Compiles a policy. What cannot be used here is as wrong as what cannot be read.
+/// Compiles a policy. A policy that cannot be compiled is invalid.
 pub(crate) fn compile(file: &Path, loaded: &Loaded) -> Result<CompiledPolicy, Failure> {
     CompiledPolicy::new(&loaded.policy)
         .map_err(|error| Failure::report(Exit::No, format!("{}: error: {error}", name_of(file))))
 }
 
-/// Why there is no policy: 1 where it was read and is wrong, 3 where it could not be read.
-pub(crate) fn unread(error: &LoadError) -> Failure {
+/// The failure for a policy that was not loaded: exit code 1 if it is invalid, 3 if it cannot be read.
+pub(crate) fn load_failure(error: &LoadError) -> Failure {
     match error {
-        LoadError::Invalid(report) => Failure::report(Exit::No, report.to_string()),
+        LoadError::Invalid(report) => {
+            let text = report.to_string();
+            match &report.errors[..] {
+                [] => Failure::report(Exit::No, text),
+                [error] => explained(Exit::No, &text, error.code),
+                _ => Failure::report(Exit::No, format!("{text}\n"))
+                    .with_hint("`tollgate message CODE` explains an error by its code, which is in brackets"),
+            }
+        }
         LoadError::Io { path, error: cause } if cause.kind() == io::ErrorKind::NotFound => {
-            let hint = format!("`tollgate init {}` writes a policy to begin with", path.display());
+            let hint = format!("`tollgate init {}` writes a starter policy", path.display());
             Failure::report(Exit::Failed, error.to_string()).with_hint(hint)
         }
         error => Failure::report(Exit::Failed, error.to_string()),
     }
+}
+
+/// A failure with one error of this code. The general hint is separated from those of the error.
+pub(crate) fn explained(exit: Exit, error: &str, code: &str) -> Failure {
+    Failure::report(exit, format!("{error}\n")).with_hint(format!("`tollgate message {code}` explains this error"))
 }
 
 fn stdin_text() -> Result<String, LoadError> {

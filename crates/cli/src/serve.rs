@@ -1,26 +1,30 @@
 mod access;
+mod arguments;
 mod connections;
 #[cfg(feature = "tls")]
 mod encryption;
 mod listen_address;
 mod notify;
 mod observing;
+mod policy_changes;
 mod policy_watch;
 mod signals;
 mod snapshots;
 mod store_events;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::mpsc;
+use tollgate::clock::Clock;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::promise::{Promise, promises};
-use tollgate::policy::{Loaded, NamedFile};
-use tollgate::{Clock, LimiterError, RealClock};
+use tollgate::policy::{Loaded, MissingSecrets, Severity};
+use tollgate::redis::ConnectError;
+use tollgate::{LimiterError, RealClock};
 #[cfg(feature = "tls")]
 use tollgate_server::Tls;
 use tollgate_server::observe::Level;
@@ -30,61 +34,89 @@ use tollgate_server::{
 };
 
 use crate::exit::{Exit, Failure};
-use crate::output::{say, say_as};
+use crate::output::{log, log_info};
 use crate::policy_file;
 use access::{AdminArguments, CallerArguments, WatchedToken, is_exposed};
+use arguments::number_up_to;
 use connections::ConnectionArguments;
 #[cfg(feature = "tls")]
 use encryption::{TlsArguments, WatchedTls};
 use listen_address::ListenAddress;
-use notify::{Progress, notify};
+use notify::{ServiceState, notify};
 use observing::{LogArguments, Observing};
 use policy_watch::WatchedPolicy;
-use signals::{Signals, Wanted};
+use signals::{SignalAction, Signals};
 use snapshots::Snapshots;
 use store_events::StoreEvents;
 
-/// More operators than that need not wait at once for a policy to be read again.
-const WAITING_RELOADS: usize = 4;
+/// The number of reload requests of the admin API that can be queued.
+const QUEUED_RELOADS: usize = 4;
 
-/// No machine has more processors; what is beyond is a slip.
-const MOST_THREADS: i64 = 1_024;
+/// An upper bound that catches typing errors: no machine has more processors.
+const MAX_THREADS: u32 = 1_024;
 
-/// After how many tasks the system is asked which connections have something to say.
+/// After how many tasks a worker polls for I/O events.
 const TASKS_BETWEEN_EVENTS: u32 = 16;
 
-/// How often files are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often files are checked for changes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Run the service
 ///
-/// Prints a line on stderr for each listener once it accepts. SIGTERM and
-/// Ctrl-C stop accepting, answer what is under way, and end. SIGHUP reads the
-/// policy again, and so does a change of its file; counters stay.
+/// Prints a line on stderr for each listener once it accepts connections.
+/// SIGTERM and Ctrl-C stop accepting, answer the requests in flight, and exit.
+/// SIGHUP reloads the policy, and so does a change of its file; counters stay.
+///
+/// Each flag has an environment variable; the flag overrides the variable.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
-    /// The policy file; `-` is stdin. Without it the starter policy holds: 60 requests a minute for each address
+    /// Policy file; `-` reads stdin. Without it the starter policy applies: 60 requests a minute for each client address
+    #[arg(env = "TOLLGATE_POLICY", hide_env_values = true)]
     file: Option<PathBuf>,
 
-    /// Where to answer HTTP; a port alone is a loopback port, `off` is not at all
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    /// Listen here for HTTP; a port alone means 127.0.0.1, `off` turns the listener off
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        env = "TOLLGATE_HTTP",
+        hide_env_values = true
+    )]
     http: ListenAddress,
 
-    /// Where to answer gRPC: Envoy's rate limit service
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    /// Listen here for gRPC (Envoy's rate limit service)
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8081",
+        env = "TOLLGATE_GRPC",
+        hide_env_values = true
+    )]
     grpc: ListenAddress,
 
-    /// Where to answer clients of Redis
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380")]
+    /// Listen here for RESP, the protocol of Redis clients
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:6380",
+        env = "TOLLGATE_RESP",
+        hide_env_values = true
+    )]
     resp: ListenAddress,
 
-    /// Where operators look; a loopback address, unless there is an admin token
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
+    /// Listen here for the admin API and metrics; a loopback address, unless there is an admin token
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:9099",
+        env = "TOLLGATE_ADMIN",
+        hide_env_values = true
+    )]
     admin: ListenAddress,
 
-    /// How many threads work; by default one for each processor
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=MOST_THREADS))]
-    threads: Option<u16>,
+    /// Run this many worker threads [default: one for each processor]
+    #[arg(long, value_name = "NUMBER", env = "TOLLGATE_THREADS", hide_env_values = true, value_parser = number_up_to::<MAX_THREADS>)]
+    threads: Option<u32>,
 
     #[command(flatten)]
     admin_access: AdminArguments,
@@ -103,7 +135,7 @@ pub(crate) struct ServeArguments {
     tls: TlsArguments,
 }
 
-/// Runs the service until it is told to stop.
+/// Runs the service until a signal stops it.
 pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let listeners = Listeners {
         http: arguments.http.address(),
@@ -116,7 +148,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         return Err(Failure::wrong_usage("all listeners are off: nothing would be served"));
     }
     let loaded = match &arguments.file {
-        Some(file) => policy_file::read_valid(file)?,
+        Some(file) => policy_file::read_valid(file, MissingSecrets::Refuse)?,
         None => policy_file::starter(),
     };
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
@@ -126,9 +158,9 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     // A shared store keeps its connections on the runtime.
     let entered = runtime.enter();
     let store_events = Arc::new(StoreEvents::new(Arc::clone(&observer)));
-    let heard = Arc::clone(&store_events);
-    let engine = Engine::observed(&loaded.policy, clock, observer, move |event| heard.hear(event))
-        .map_err(|error| unserved(arguments, &error))?;
+    let events = Arc::clone(&store_events);
+    let engine = Engine::with_observer(&loaded.policy, clock, observer, move |event| events.handle(event))
+        .map_err(|error| engine_failure(arguments, &loaded, &error))?;
     drop(entered);
     let admin_token = arguments.admin_access.token().read()?;
     let access_token = arguments.callers.token().read()?;
@@ -144,7 +176,6 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         engine,
         store_events,
         file: arguments.file.clone(),
-        named_files: loaded.files.clone(),
         listeners,
         watched_tokens: watched_tokens.into_iter().flatten().collect(),
         admin_token,
@@ -152,9 +183,9 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         connections,
         #[cfg(feature = "tls")]
         tls: arguments.tls.load()?,
-        remarks: remarks(arguments, &loaded),
         warnings,
         promises: promises(&loaded.policy),
+        loaded,
     };
     runtime.block_on(service.run())
 }
@@ -163,56 +194,54 @@ fn access_warnings(arguments: &ServeArguments, listeners: &Listeners, has_token:
     #[cfg(feature = "tls")]
     let protection = arguments.tls.protection();
     #[cfg(not(feature = "tls"))]
-    let protection = access::Protection { is_encrypted: false, asks_for_certificates: false };
+    let protection = access::Protection { is_encrypted: false, requires_client_certificates: false };
     let is_exposed = listeners.admin.is_some_and(is_exposed);
     let mut warnings = arguments.admin_access.warnings(is_exposed, protection.is_encrypted);
     warnings.extend(arguments.callers.warnings(listeners, has_token, protection));
     warnings
 }
 
-fn runtime(threads: Option<u16>) -> io::Result<tokio::runtime::Runtime> {
-    // One thread needs none of what several need to share their work.
+fn runtime(threads: Option<u32>) -> io::Result<tokio::runtime::Runtime> {
+    // One thread needs no work stealing.
     let mut builder = match threads {
         Some(1) => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     if let Some(threads) = threads {
-        builder.worker_threads(usize::from(threads));
+        builder.worker_threads(threads as usize);
     }
-    // Calls that take long to understand keep other connections waiting for no more than a few of them.
+    // Requests that are slow to parse delay other connections by a few requests at most.
     builder.event_interval(TASKS_BETWEEN_EVENTS).enable_all().build()
 }
 
-fn unserved(arguments: &ServeArguments, error: &LimiterError) -> Failure {
+/// The code of a warning about a missing password of the store.
+const MISSING_PASSWORD: &str = "missing-password";
+
+fn engine_failure(arguments: &ServeArguments, loaded: &Loaded, error: &LimiterError) -> Failure {
     let policy = arguments.file.as_deref().map_or_else(|| "the starter policy".to_owned(), policy_file::name_of);
-    Failure::failed(format!("cannot serve {policy}: {error}"))
-}
-
-/// What is worth saying once it listens.
-fn remarks(arguments: &ServeArguments, loaded: &Loaded) -> Vec<String> {
-    let mut remarks = Vec::new();
-    if let StoreSettings::Redis(redis) = &loaded.policy.store {
-        remarks.push(format!("counters are on Redis at {}", redis.nodes.join(", ")));
+    let failure = Failure::failed(format!("cannot serve {policy}: {error}"));
+    if !matches!(error, LimiterError::Connect(ConnectError::Password { .. })) {
+        return failure;
     }
-    if let (Some(file), count @ 1..) = (&arguments.file, loaded.warnings.len()) {
-        remarks.push(warnings(file, count));
+    // Without the password the service cannot start, so the warning about it is the error.
+    let mut remarks = loaded.warnings.iter().chain(&loaded.accepted);
+    match remarks.find(|remark| remark.code == MISSING_PASSWORD) {
+        Some(warning) => {
+            let mut error = warning.clone();
+            error.severity = Severity::Error;
+            policy_file::explained(Exit::Failed, &error.to_string(), error.code)
+        }
+        None => failure.with_hint("provide the password: the service does not start without it"),
     }
-    remarks
 }
 
-fn warnings(file: &Path, count: usize) -> String {
-    let name = policy_file::name_of(file);
-    let these = if count == 1 { "1 warning".to_owned() } else { format!("{count} warnings") };
-    format!("{name} has {these}: `tollgate validate {}` tells more", file.display())
-}
-
-/// Everything that was asked for, ready to run.
+/// The configured service, ready to run.
 struct Service {
     engine: Engine,
     store_events: Arc<StoreEvents>,
     file: Option<PathBuf>,
-    /// The files that the policy names.
-    named_files: Vec<NamedFile>,
+    /// The policy, its warnings and the files that it names.
+    loaded: Loaded,
     listeners: Listeners,
     admin_token: Option<AccessToken>,
     callers: CallerAccess,
@@ -220,28 +249,31 @@ struct Service {
     connections: ConnectionLimits,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
-    /// What is worth saying once it listens.
-    remarks: Vec<String>,
-    /// What is likely a mistake.
+    /// Warnings about likely mistakes in the arguments.
     warnings: Vec<String>,
-    /// What its rules promise.
+    /// What the rules guarantee.
     promises: Vec<Promise>,
 }
 
 impl Service {
     async fn run(self) -> Result<Exit, Failure> {
         let is_encrypted = self.is_encrypted();
-        // Taken before the listeners are announced: whoever has seen them may stop us at once.
+        // Before the listeners are announced: a signal may follow the announcement at once.
         let mut signals =
-            Signals::take().map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
-        let (reloads, wanted_reloads) = mpsc::channel(WAITING_RELOADS);
+            Signals::register().map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+        let (reloads, reload_requests) = mpsc::channel(QUEUED_RELOADS);
         let admin = AdminAccess { token: self.admin_token, reloads: Some(reloads) };
-        let server = Server::bind_with(self.listeners, admin, self.engine).await.map_err(unbound)?;
+        let server = Server::bind_with(self.listeners, admin, self.engine).await.map_err(bind_failure)?;
         let server = server.with_limits(self.connections).with_callers(self.callers);
+        let redis_nodes = match &self.loaded.policy.store {
+            StoreSettings::Redis(redis) => Some(redis.nodes.join(", ")),
+            StoreSettings::Memory(_) => None,
+        };
+        let policy_warnings = self.loaded.warnings.clone();
         #[cfg_attr(not(feature = "tls"), allow(unused_mut))]
-        let mut watched = Watched {
-            wanted_reloads,
-            policy: WatchedPolicy::new(server.engine(), self.file.as_deref(), self.named_files),
+        let mut watched = WatchedFiles {
+            reload_requests,
+            policy: WatchedPolicy::new(server.engine(), self.file.as_deref(), self.loaded),
             observing: Observing::new(Arc::clone(server.engine().observer())),
             tokens: self.watched_tokens,
             #[cfg(feature = "tls")]
@@ -258,26 +290,31 @@ impl Service {
         for (listener, address) in server.addresses() {
             let (plain, encrypted) = listener.schemes();
             let scheme = if is_encrypted { encrypted } else { plain };
-            say(format_args!("{} listening on {scheme}://{address}", listener.name()));
+            log_info(format_args!("{} listening on {scheme}://{address}", listener.name()));
         }
-        self.remarks.iter().for_each(say);
-        self.store_events.announce();
-        self.warnings.iter().for_each(|warning| say_as(Level::Warning, warning));
-        self.promises.iter().for_each(|promise| watched.observing.introduce(promise));
-        let snapshots = Snapshots::begin(&server.engine());
-        notify(Progress::Ready);
+        redis_nodes.iter().for_each(|nodes| log_info(format_args!("counters are on Redis at {nodes}")));
+        policy_watch::log_warnings(&policy_warnings);
+        self.store_events.log_from_now_on();
+        self.warnings.iter().for_each(|warning| log(Level::Warning, warning));
+        self.promises.iter().for_each(|promise| watched.observing.log_rule(promise));
+        let engine = server.engine();
+        let snapshots = Snapshots::start(&engine);
+        notify(ServiceState::Ready);
         let drained = serve_until_stopped(server, &mut signals, watched).await;
-        let is_kept = match snapshots {
-            Some(snapshots) => snapshots.end().await,
+        engine.close().await;
+        let is_written = match snapshots {
+            Some(snapshots) => snapshots.stop().await,
             None => true,
         };
-        // Requests that were not answered are worth a warning.
+        // Requests without a response are worth a warning.
         match drained {
-            Some(Drained::Completely) => say("stopped"),
-            Some(Drained::CutOff) => say_as(Level::Warning, "stopped: cut off what took too long"),
-            None => say_as(Level::Warning, "stopped at once: told so twice"),
+            Some(Drained::Completely) => log_info("stopped"),
+            Some(Drained::CutOff) => {
+                log(Level::Warning, "stopped: the drain timed out, requests in flight were cut off");
+            }
+            None => log(Level::Warning, "stopped by a second signal: requests in flight were cut off"),
         }
-        Ok(if is_kept && drained == Some(Drained::Completely) { Exit::Done } else { Exit::Failed })
+        Ok(if is_written && drained == Some(Drained::Completely) { Exit::Done } else { Exit::Failed })
     }
 
     fn is_encrypted(&self) -> bool {
@@ -288,10 +325,10 @@ impl Service {
     }
 }
 
-/// What is read again when its files change.
-struct Watched {
-    /// What operators ask for over HTTP.
-    wanted_reloads: mpsc::Receiver<ReloadRequest>,
+/// The files that are reloaded when they change.
+struct WatchedFiles {
+    /// Reload requests of the admin API.
+    reload_requests: mpsc::Receiver<ReloadRequest>,
     policy: WatchedPolicy,
     observing: Observing,
     tokens: Vec<WatchedToken>,
@@ -299,54 +336,54 @@ struct Watched {
     tls: Option<WatchedTls>,
 }
 
-impl Watched {
-    /// Reads again what has changed, until an operator wants it to stop.
+impl WatchedFiles {
+    /// Reloads changed files until a signal stops the service.
     async fn until_stopped(mut self, signals: &mut Signals) {
-        let mut looks = tokio::time::interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut checks = tokio::time::interval(CHECK_INTERVAL);
+        checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                wanted = signals.next() => match wanted {
-                    Wanted::Stop => return,
-                    // How it went has been said.
-                    Wanted::Reload => drop(self.reload()),
+                action = signals.next() => match action {
+                    SignalAction::Stop => return,
+                    // The outcome has been logged.
+                    SignalAction::Reload => drop(self.reload()),
                 },
-                // The server holds the other end.
-                Some(request) = self.wanted_reloads.recv() => {
+                // The server keeps the sender for as long as it runs.
+                Some(request) = self.reload_requests.recv() => {
                     let outcome = self.reload();
                     request.answer(outcome);
                 }
-                _ = looks.tick() => self.look(),
+                _ = checks.tick() => self.check(),
             }
         }
     }
 
-    /// Reads everything again, and says how it went with the policy.
+    /// Reloads everything, and returns the outcome for the policy.
     fn reload(&mut self) -> Result<String, String> {
-        notify(Progress::Reloading);
+        notify(ServiceState::Reloading);
         let outcome = self.policy.reload();
-        self.look();
-        notify(Progress::Ready);
+        self.check();
+        notify(ServiceState::Ready);
         outcome
     }
 
-    fn look(&mut self) {
-        self.policy.look();
-        self.observing.look();
-        self.tokens.iter_mut().for_each(WatchedToken::look);
+    fn check(&mut self) {
+        self.policy.check();
+        self.observing.check();
+        self.tokens.iter_mut().for_each(WatchedToken::check);
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
-            tls.look();
+            tls.check();
         }
     }
 }
 
-/// Serves until the first signal to stop, then drains until the second. Returns how that went; `None` if an operator
-/// did not want to wait for what was under way.
-async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) -> Option<Drained> {
+/// Serves until the first signal to stop, then drains until the second. Returns the outcome of the drain; `None` if a
+/// second signal ended it.
+async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: WatchedFiles) -> Option<Drained> {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = server.serve(async {
-        // The sender lives as long as this function; its value is all there is to wait for.
+        // The sender is not dropped before it has sent.
         let _ = stopped.await;
     });
     tokio::pin!(serving);
@@ -354,8 +391,8 @@ async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Wat
         _ = &mut serving => unreachable!("serving ends when it is stopped"),
         () = watched.until_stopped(signals) => {}
     }
-    notify(Progress::Stopping);
-    say("stopping: answering what is under way");
+    notify(ServiceState::Stopping);
+    log_info("stopping: answering requests in flight");
     let _ = stop.send(());
     tokio::select! {
         drained = &mut serving => Some(drained),
@@ -363,16 +400,15 @@ async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Wat
     }
 }
 
-fn unbound(error: BindError) -> Failure {
-    let what = error.to_string();
+fn bind_failure(error: BindError) -> Failure {
+    let sentence = error.to_string();
     match error {
         BindError::Address { listener, source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
-            Failure::failed(what).with_hint(in_use_hint(listener))
+            Failure::failed(sentence).with_hint(in_use_hint(listener))
         }
-        BindError::AdminExposed(_) => Failure::wrong_usage(what).with_hint(
-            "give it --admin-token-file FILE; to let another machine read the metrics, --http has /metrics as well",
-        ),
-        _ => Failure::failed(what),
+        BindError::AdminExposed(_) => Failure::wrong_usage(sentence)
+            .with_hint("set --admin-token-file FILE; for metrics alone, the HTTP listener serves /metrics too"),
+        _ => Failure::failed(sentence),
     }
 }
 

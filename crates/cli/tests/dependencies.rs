@@ -1,19 +1,18 @@
-//! Dependencies between the crates point one way, as ARCHITECTURE.md says.
+//! Dependencies between the crates have one direction, as ARCHITECTURE.md documents.
 //!
-//! The test lives with the program because that is the end of the chain: it is
-//! built whenever anything is.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! The test is in this crate because it depends on all others and is always built.
+#![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
 
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Each crate with those it may know. A crate that is not here yet has its place already.
+/// Each crate with the crates it may depend on. Planned crates are included.
 const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
     ("tollgate-core", &[]),
     ("tollgate-policy", &["tollgate-core"]),
     ("tollgate-store", &["tollgate-core"]),
-    // Starts real servers for tests, and knows nothing of what is tested.
+    // Starts real servers for tests, and does not know the crates under test.
     ("tollgate-testbed", &[]),
     ("tollgate-redis", &["tollgate-core", "tollgate-store", "tollgate-testbed"]),
     ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-store", "tollgate-redis", "tollgate-testbed"]),
@@ -33,10 +32,10 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// Measures everything and is used by nobody.
+/// Depends on all crates; no crate depends on it.
 const BENCH: &str = "tollgate-bench";
 
-/// Examples show the crate that people use, and nothing behind it.
+/// Examples use the public crate only.
 const EXAMPLES_MAY_DEPEND_ON: &[&str] = &["tollgate"];
 
 fn packages() -> Vec<Value> {
@@ -62,17 +61,17 @@ fn is_example(package: &Value) -> bool {
     package["manifest_path"].as_str().unwrap().replace('\\', "/").contains("/examples/")
 }
 
-/// Those that a package may know.
+/// The crates that a package may depend on.
 fn allowed(package: &Value) -> &'static [&'static str] {
     if is_example(package) {
         return EXAMPLES_MAY_DEPEND_ON;
     }
-    let place = MAY_DEPEND_ON.iter().find(|(crate_name, _)| *crate_name == name(package));
-    place.unwrap_or_else(|| panic!("{} has no place in the order yet", name(package))).1
+    let entry = MAY_DEPEND_ON.iter().find(|(crate_name, _)| *crate_name == name(package));
+    entry.unwrap_or_else(|| panic!("{} is not in MAY_DEPEND_ON", name(package))).1
 }
 
 #[test]
-fn crates_depend_only_on_those_below_them() {
+fn crates_depend_only_on_allowed_crates() {
     let packages = packages();
     let names: Vec<&str> = packages.iter().map(name).collect();
     for package in packages.iter().filter(|package| name(package) != BENCH) {
@@ -89,10 +88,10 @@ fn crates_depend_only_on_those_below_them() {
 }
 
 #[test]
-fn the_core_depends_on_nothing() {
+fn core_has_no_dependencies() {
     let packages = packages();
     let core = packages.iter().find(|package| name(package) == "tollgate-core").unwrap();
-    // What only its tests use has a kind; what it is built with has none.
+    // Dev-dependencies have a kind; normal dependencies have none.
     let built_with: Vec<&str> =
         dependencies(core).iter().filter(|dependency| dependency["kind"].is_null()).map(name).collect();
     assert!(built_with.is_empty(), "{built_with:?}");

@@ -6,22 +6,22 @@ use crate::window::fixed_window::FixedWindow;
 use crate::window::sliding_counter::SlidingCounter;
 use crate::window::sliding_log::SlidingLog;
 
-/// A quota, compiled for the algorithm that it names and for one unit of time.
+/// A quota compiled for its algorithm and for one unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompiledQuota {
     /// Token buckets, leaky buckets and queues.
     Bucket(Bucket),
-    /// Windows aligned to the clock.
+    /// Fixed windows, aligned to the clock.
     FixedWindow(FixedWindow),
-    /// Two windows, the previous one weighed by its overlap.
+    /// Sliding window counters: two windows, the previous one weighed by its overlap.
     SlidingCounter(SlidingCounter),
-    /// Every request is remembered.
+    /// Sliding window logs: one timestamp for each request.
     SlidingLog(SlidingLog),
-    /// Permits.
+    /// Concurrency limits: permits with optional leases.
     Concurrency(Concurrency),
 }
 
-/// The families of algorithms, a bit each. Within a family each quota reads what another wrote.
+/// The families of algorithms, one bit each. A quota can read the states of all quotas of its family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Family {
@@ -33,12 +33,12 @@ pub enum Family {
     SlidingCounter = 4,
     /// Sliding window logs.
     SlidingLog = 8,
-    /// Permits.
+    /// Concurrency limits.
     Concurrency = 16,
 }
 
 impl CompiledQuota {
-    /// Compiles a quota.
+    /// Compiles a quota for the unit of time of a store.
     #[must_use]
     pub fn new(quota: &Quota, tick: Tick) -> CompiledQuota {
         let compiled = match quota.kind() {
@@ -53,7 +53,7 @@ impl CompiledQuota {
         compiled.unwrap_or_else(|| unreachable!("every kind compiles by its own constructor"))
     }
 
-    /// The family of its algorithm.
+    /// Returns the family of the algorithm.
     #[must_use]
     pub const fn family(&self) -> Family {
         match self {

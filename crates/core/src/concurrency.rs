@@ -1,23 +1,24 @@
 use crate::algorithm::{Algorithm, Charged};
-use crate::decision::{Decision, Verdict};
+use crate::decision::{ChargeVerdict, Decision};
 use crate::quota::{AlgorithmKind, Quota};
 use crate::rate::MAX_SPAN_NS;
 use crate::tick::Tick;
 
-/// At most so many permits out at once. Where the quota has a lease, a holder
-/// that neither lets go nor renews within it loses its permit.
+/// A concurrency limit: at most a number of permits held at once.
+///
+/// If the quota has a lease, a holder that neither releases nor renews its permit within the lease loses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concurrency {
     permits: u64,
-    /// How long a permit is held at most; `None` without a lease.
+    /// The longest time that a permit is held without renewal; `None` without a lease.
     lease: Option<u64>,
 }
 
-/// Who holds one key's permits.
+/// The holders of one key's permits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leases {
     holders: Vec<Holder>,
-    /// Ids are times, made distinct, so that one is not used again after the state was forgotten.
+    /// The id of the newest lease. Ids are distinct times, so that no id is used again after the state was dropped.
     last_id: u64,
 }
 
@@ -29,34 +30,33 @@ struct Holder {
 }
 
 impl Leases {
-    /// Leases that answer like those they are the sum of: `used` permits out,
-    /// the last of which runs out at `until`. For a store that tells no more
-    /// about them than that.
+    /// Creates leases from a summary: `used` permits are held, and the last of them expires at `until`. The
+    /// decisions are the same as with the single leases. For a store that reports only this summary.
     #[must_use]
-    pub fn summed(used: u64, until: u64, last_id: u64) -> Leases {
+    pub fn aggregate(used: u64, until: u64, last_id: u64) -> Leases {
         let holder = Holder { id: last_id, until, permits: used };
         Leases { holders: if used > 0 { vec![holder] } else { Vec::new() }, last_id }
     }
 
-    /// Leases of these holders, each as (id, end, permits), of which the newest has `last_id`.
+    /// Creates leases from holders, each as (id, end, permits). `last_id` is the id of the newest lease.
     #[must_use]
     pub fn of(holders: impl IntoIterator<Item = (u64, u64, u64)>, last_id: u64) -> Leases {
         let holders = holders.into_iter().map(|(id, until, permits)| Holder { id, until, permits }).collect();
         Leases { holders, last_id }
     }
 
-    /// The holders, each as (id, end, permits). Without a lease the end is `u64::MAX`.
+    /// Returns the holders, each as (id, end, permits). Without a lease the end is `u64::MAX`.
     pub fn holders(&self) -> impl ExactSizeIterator<Item = (u64, u64, u64)> + '_ {
         self.holders.iter().map(|holder| (holder.id, holder.until, holder.permits))
     }
 
-    /// The id that was given last.
+    /// Returns the id of the newest lease.
     #[must_use]
     pub fn last_id(&self) -> u64 {
         self.last_id
     }
 
-    /// How many bytes of heap the holders take.
+    /// Returns the heap bytes of the list of holders.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.holders.capacity() * size_of::<Holder>()
@@ -73,18 +73,18 @@ impl Concurrency {
         })
     }
 
-    /// The most bytes of heap that one key's holders take: each permit may have one of its own, and a list that
-    /// grows doubles its room.
+    /// Returns the largest number of heap bytes that the holders of one key take: each permit may have its own holder,
+    /// and a growing list doubles its capacity.
     #[must_use]
-    pub fn most_heap_bytes(&self) -> u64 {
+    pub fn max_heap_bytes(&self) -> u64 {
         const FEWEST: u64 = 4;
         self.permits.saturating_mul(2).max(FEWEST).saturating_mul(size_of::<Holder>() as u64)
     }
 
-    /// Extends a lease to a full one from `now`. `false` if it was lost.
+    /// Extends a lease to its full length from `now`. Returns `false` if the lease is already lost.
     pub fn renew(&self, leases: &mut Leases, now: u64, charged: &Charged) -> bool {
-        self.tidy(leases, now);
-        let until = self.until(now);
+        self.drop_expired(leases, now);
+        let until = self.lease_end(now);
         match leases.holders.iter_mut().find(|holder| holder.id == charged.mark) {
             Some(holder) => {
                 holder.until = until;
@@ -94,43 +94,44 @@ impl Concurrency {
         }
     }
 
-    fn until(&self, now: u64) -> u64 {
+    /// Returns the end of a lease that starts at `now`; `u64::MAX` without a lease.
+    fn lease_end(&self, now: u64) -> u64 {
         self.lease.map_or(u64::MAX, |lease| now.saturating_add(lease))
     }
 
-    /// Drops dead holders, and brings deadlines that a clock left ahead back into reach.
-    fn tidy(&self, leases: &mut Leases, now: u64) {
-        let latest = self.until(now);
+    /// Removes expired holders, and caps deadlines that lie too far ahead because the clock went back.
+    fn drop_expired(&self, leases: &mut Leases, now: u64) {
+        let latest = self.lease_end(now);
         leases.holders.retain_mut(|holder| {
             holder.until = holder.until.min(latest);
             holder.until > now
         });
     }
 
-    /// Permits out at `now`, and when the last of them runs out.
-    fn held(&self, leases: &Leases, now: u64) -> (u64, u64) {
+    /// Returns the number of permits held at `now`, and the time when the last of them expires.
+    fn held_permits(&self, leases: &Leases, now: u64) -> (u64, u64) {
         let alive = leases.holders.iter().filter(|holder| holder.until > now);
         alive.fold((0, 0), |(used, until), holder| (used + holder.permits, until.max(holder.until)))
     }
 
-    fn verdict(&self, used: u64, cost: u64) -> Verdict {
+    fn verdict(&self, used: u64, cost: u64) -> ChargeVerdict {
         if cost > self.permits {
-            Verdict::Impossible
+            ChargeVerdict::Impossible
         } else if used.saturating_add(cost) <= self.permits {
-            Verdict::Allowed { delay: 0 }
+            ChargeVerdict::Allowed { delay: 0 }
         } else {
-            Verdict::Refused { retry_after: None }
+            ChargeVerdict::Refused { retry_after: None }
         }
     }
 
-    fn answer(&self, verdict: Verdict, used: u64, until: u64, now: u64) -> Decision {
+    fn decision(&self, verdict: ChargeVerdict, used: u64, until: u64, now: u64) -> Decision {
         let reset_after = match until {
             0 => 0,
             u64::MAX => u64::MAX,
-            until => until.min(self.until(now)).saturating_sub(now),
+            until => until.min(self.lease_end(now)).saturating_sub(now),
         };
         let remaining = self.permits.saturating_sub(used);
-        // The next permit comes when somebody lets go.
+        // The time of the next permit depends on when a holder releases one.
         Decision { verdict, limit: self.permits, remaining, next_after: 0, reset_after }
     }
 }
@@ -138,48 +139,48 @@ impl Concurrency {
 impl Algorithm for Concurrency {
     type State = Leases;
 
-    fn look(&self, leases: &Leases, now: u64, cost: u64) -> Decision {
-        let (used, until) = self.held(leases, now);
+    fn peek(&self, leases: &Leases, now: u64, cost: u64) -> Decision {
+        let (used, until) = self.held_permits(leases, now);
         if cost == 0 {
-            return self.answer(Verdict::Allowed { delay: 0 }, used, until, now);
+            return self.decision(ChargeVerdict::Allowed { delay: 0 }, used, until, now);
         }
         let verdict = self.verdict(used, cost);
-        if matches!(verdict, Verdict::Allowed { .. }) {
-            return self.answer(verdict, used + cost, until.max(self.until(now)), now);
+        if matches!(verdict, ChargeVerdict::Allowed { .. }) {
+            return self.decision(verdict, used + cost, until.max(self.lease_end(now)), now);
         }
-        self.answer(verdict, used, until, now)
+        self.decision(verdict, used, until, now)
     }
 
     fn check(&self, leases: &mut Leases, now: u64, cost: u64) -> Decision {
-        let decision = self.look(leases, now, cost);
+        let decision = self.peek(leases, now, cost);
         if cost == 0 {
             return decision;
         }
-        self.tidy(leases, now);
+        self.drop_expired(leases, now);
         if decision.is_allowed() {
-            // Distinct from the last one even where the clock has come to its end.
+            // Distinct from the last id even when the clock is at `u64::MAX`.
             leases.last_id = if now > leases.last_id { now } else { leases.last_id.wrapping_add(1) };
-            leases.holders.push(Holder { id: leases.last_id, until: self.until(now), permits: cost });
+            leases.holders.push(Holder { id: leases.last_id, until: self.lease_end(now), permits: cost });
         }
         decision
     }
 
-    /// A permit that is not there cannot be taken: nothing is ever forced.
+    /// Charges nothing: a permit beyond the limit cannot be held.
     fn force(&self, _: &mut Leases, _: u64, cost: u64) -> u64 {
         cost
     }
 
-    /// Nor can it be owed.
+    /// Charges nothing: a permit cannot be owed.
     fn owe(&self, _: &mut Leases, _: u64, cost: u64) -> u64 {
         cost
     }
 
-    fn give_back(&self, leases: &mut Leases, now: u64, charged: &Charged, amount: u64) {
-        self.tidy(leases, now);
-        if let Some(at) = leases.holders.iter().position(|holder| holder.id == charged.mark) {
-            leases.holders[at].permits = leases.holders[at].permits.saturating_sub(amount);
-            if leases.holders[at].permits == 0 {
-                leases.holders.swap_remove(at);
+    fn refund(&self, leases: &mut Leases, now: u64, charged: &Charged, amount: u64) {
+        self.drop_expired(leases, now);
+        if let Some(index) = leases.holders.iter().position(|holder| holder.id == charged.mark) {
+            leases.holders[index].permits = leases.holders[index].permits.saturating_sub(amount);
+            if leases.holders[index].permits == 0 {
+                leases.holders.swap_remove(index);
             }
         }
     }
@@ -188,21 +189,21 @@ impl Algorithm for Concurrency {
         Charged { at: now, cost, mark: leases.last_id, part: 0 }
     }
 
-    /// The last id stays: whoever was forgotten must not let go of somebody else's permit.
-    fn forget(&self, leases: &mut Leases) {
+    /// Keeps the last id: a holder from before the reset must not release the permit of a later one.
+    fn reset(&self, leases: &mut Leases) {
         leases.holders = Vec::new();
     }
 
     fn refresh(&self, leases: &mut Leases, now: u64) {
-        self.tidy(leases, now);
+        self.drop_expired(leases, now);
     }
 
-    /// A permit has a holder, who lets go of it: what another algorithm counted has none.
-    fn carried(&self, _: u64, _: u64) -> Leases {
+    /// Carries nothing over: a permit has a holder that releases it, and the count of another algorithm has none.
+    fn state_with_used(&self, _: u64, _: u64) -> Leases {
         Leases::default()
     }
 
-    fn untouched_at(&self, leases: &Leases) -> u64 {
+    fn expires_at(&self, leases: &Leases) -> u64 {
         leases.holders.iter().map(|holder| holder.until).max().unwrap_or(0)
     }
 }

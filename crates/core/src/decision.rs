@@ -1,71 +1,71 @@
-/// The answer to one check under one quota. Times are in the quota's ticks.
+/// The result of one charge under one quota. Times are in the quota's ticks.
 ///
-/// A limited client is not an error: both answers carry what the caller needs
-/// to tell it.
+/// A refusal is not an error: both results contain what the caller needs to inform the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it may pass.
-    pub verdict: Verdict,
-    /// The largest that `remaining` can be: burst, window limit, places or permits.
+    /// Whether the request may pass.
+    pub verdict: ChargeVerdict,
+    /// The largest possible `remaining`: burst, window limit, queue size or permits.
     pub limit: u64,
-    /// What could still pass now, one at a time, after this decision.
+    /// The number of requests of cost 1 that could still pass now, after this decision.
     pub remaining: u64,
-    /// Until one more remains if nobody spends; 0 if none is to come, or
-    /// nobody can know when.
+    /// The time until `remaining` grows by 1 if nothing else is charged. 0 if it cannot grow, or if the time is
+    /// unknown.
     pub next_after: u64,
-    /// Until the key is as if untouched.
+    /// The time until the state is that of an unused key.
     pub reset_after: u64,
 }
 
-/// Whether a request may pass, and if not, when.
+/// Whether a charge is allowed, and if not, when to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It may pass after `delay`, which is 0 except for queues and reservations.
+pub enum ChargeVerdict {
+    /// The request may pass after `delay`, which is 0 except for queues and reservations.
     Allowed {
-        /// How long the caller waits before it goes on.
+        /// The time that the caller must wait before it proceeds.
         delay: u64,
     },
-    /// Not now. Nothing was charged.
+    /// The request is refused now. Nothing was charged.
     Refused {
-        /// The same request passes after exactly this time if nobody else
-        /// spends; `None` if that depends on somebody giving back a permit.
+        /// The time after which the same request passes if nothing else is charged. `None` if it depends on the release
+        /// of a permit.
         retry_after: Option<u64>,
     },
-    /// The store has no room to count another key. Its trouble, not the client's.
-    NoRoom,
-    /// Never: it costs more than the limit can ever hold. Nothing was charged.
+    /// The store could not count the charge: it is full, or a server did not reply. This is a fault of the store, not
+    /// of the client. No algorithm returns it.
+    Unavailable,
+    /// The request can never pass: its cost exceeds what the limit can ever hold. Nothing was charged.
     Impossible,
 }
 
 impl Decision {
-    /// Stands where an answer will be written. No answer of an algorithm is this one.
+    /// A placeholder for a decision that has not been made yet. No algorithm returns it.
     pub const UNDECIDED: Decision =
-        Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 };
+        Decision { verdict: ChargeVerdict::Unavailable, limit: 0, remaining: 0, next_after: 0, reset_after: 0 };
 
-    /// Whether it may pass, at once or after a delay.
+    /// Returns whether the request may pass, at once or after a delay.
     #[must_use]
     #[inline]
     pub const fn is_allowed(&self) -> bool {
-        matches!(self.verdict, Verdict::Allowed { .. })
+        matches!(self.verdict, ChargeVerdict::Allowed { .. })
     }
 
-    /// When to try again, if that is known and it was refused.
+    /// Returns the time after which to retry, if the request was refused and the time is known.
     #[must_use]
     #[inline]
     pub const fn retry_after(&self) -> Option<u64> {
         match self.verdict {
-            Verdict::Refused { retry_after } => retry_after,
-            Verdict::Allowed { .. } | Verdict::NoRoom | Verdict::Impossible => None,
+            ChargeVerdict::Refused { retry_after } => retry_after,
+            ChargeVerdict::Allowed { .. } | ChargeVerdict::Unavailable | ChargeVerdict::Impossible => None,
         }
     }
 
-    /// How long an allowed request waits; 0 if it was not allowed.
+    /// Returns the time that an allowed request must wait; 0 if it was not allowed.
     #[must_use]
     #[inline]
     pub const fn delay(&self) -> u64 {
         match self.verdict {
-            Verdict::Allowed { delay } => delay,
-            Verdict::Refused { .. } | Verdict::NoRoom | Verdict::Impossible => 0,
+            ChargeVerdict::Allowed { delay } => delay,
+            ChargeVerdict::Refused { .. } | ChargeVerdict::Unavailable | ChargeVerdict::Impossible => 0,
         }
     }
 }

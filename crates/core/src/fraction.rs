@@ -3,12 +3,11 @@
 /// Denominators fit the 20 bits that a packed bucket has for its fraction.
 pub(crate) const MAX_DENOMINATOR: u64 = 1 << 20;
 
-/// The smallest fraction `num/den ≥ p/q` with `den ≤ MAX_DENOMINATOR`.
+/// Returns the smallest fraction `num/den ≥ p/q` with `den ≤ MAX_DENOMINATOR`.
 ///
-/// Exact if the reduced `q` is small enough. Otherwise it is the upper one of
-/// the two Farey neighbours around `p/q`, found by walking down the
-/// Stern–Brocot tree in strides.
-pub(crate) fn not_below(p: u64, q: u64) -> (u64, u64) {
+/// It is exact if the reduced `q` is small enough. Otherwise it is the upper one of the two Farey neighbours around
+/// `p/q`, found by descending the Stern–Brocot tree in strides.
+pub(crate) fn smallest_not_below(p: u64, q: u64) -> (u64, u64) {
     let common = gcd(p, q);
     let (p, q) = (p / common, q / common);
     if q <= MAX_DENOMINATOR {
@@ -25,7 +24,7 @@ pub(crate) fn not_below(p: u64, q: u64) -> (u64, u64) {
         let stride = (above / below).min((bound - high.1) / low.1);
         high = (high.0 + stride * low.0, high.1 + stride * low.1);
         let above = high.0 * q - p * high.1;
-        // Likewise the lower one up; it cannot arrive, since q is over the bound.
+        // Likewise move the lower neighbour up. It cannot reach p/q, because q exceeds the bound.
         let stride = (below / above).min((bound - low.1) / high.1);
         low = (low.0 + stride * high.0, low.1 + stride * high.1);
         if low.1 + high.1 > bound {
@@ -45,7 +44,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn assert_close(p: u64, q: u64) {
-        let (num, den) = not_below(p, q);
+        let (num, den) = smallest_not_below(p, q);
         let (p, q, num, den) = (u128::from(p), u128::from(q), u128::from(num), u128::from(den));
         assert!(den <= u128::from(MAX_DENOMINATOR));
         let excess = num * q - p * den; // underflow is a panic: never below
@@ -54,10 +53,10 @@ mod tests {
     }
 
     #[test]
-    fn known_rates() {
-        assert_eq!(not_below(1_000_000_000, 100), (10_000_000, 1));
-        assert_eq!(not_below(60_000_000_000, 7), (60_000_000_000, 7));
-        assert_eq!(not_below(1_000_000_000, 999_983), (1_000_000_000, 999_983));
+    fn fractions_of_known_rates_are_exact_or_close() {
+        assert_eq!(smallest_not_below(1_000_000_000, 100), (10_000_000, 1));
+        assert_eq!(smallest_not_below(60_000_000_000, 7), (60_000_000_000, 7));
+        assert_eq!(smallest_not_below(1_000_000_000, 999_983), (1_000_000_000, 999_983));
         assert_close(1_000_000_000, 999_999_937);
         assert_close(1_000_000, 999_999_937);
         assert_close(31_536_000_000_000_000, 999_999_999_989);
@@ -65,14 +64,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_below_and_within_a_millionth(p in 1_u64..=1 << 60, q in 1_u64..=1_000_000_000_000) {
+        fn fractions_are_never_below_and_within_a_millionth(p in 1_u64..=1 << 60, q in 1_u64..=1_000_000_000_000) {
             prop_assume!(u128::from(p) * 1_000 >= u128::from(q));
             assert_close(p, q);
         }
 
         #[test]
-        fn small_denominators_are_exact(p in 1_u64..=1 << 60, q in 1_u64..=MAX_DENOMINATOR) {
-            let (num, den) = not_below(p, q);
+        fn fractions_with_small_denominators_are_exact(p in 1_u64..=1 << 60, q in 1_u64..=MAX_DENOMINATOR) {
+            let (num, den) = smallest_not_below(p, q);
             prop_assert_eq!(u128::from(num) * u128::from(q), u128::from(p) * u128::from(den));
         }
     }

@@ -1,17 +1,15 @@
-//! The decisions of tollgate, and nothing else.
+//! Rate limiting algorithms as pure functions.
 //!
-//! Every algorithm here is a function of a key's state, a compiled quota, the
-//! time and a cost. Nothing in this crate knows a clock, a lock, a socket or a
-//! policy file; stores, simulators and tests call the same functions and are
-//! measured against them.
+//! Every algorithm is a function of a key's state, a compiled quota, the time and a cost. This crate knows no clock, no
+//! lock, no socket and no policy file. Stores, simulators and tests call the same functions, and are tested against
+//! them.
 //!
-//! - [`Rate`] is what people write: `100/s`, `5/min burst 20`.
-//! - [`Quota`] is a rate under an algorithm, checked so that an impossible one
-//!   cannot be built.
-//! - [`Bucket`], [`FixedWindow`], [`SlidingCounter`], [`SlidingLog`] and
-//!   [`Concurrency`] are quotas compiled for one unit of time, a [`Tick`]. They
-//!   implement [`Algorithm`]. [`CompiledQuota`] is any of them.
-//! - [`Decision`] is the answer.
+//! - [`Rate`] is a rate as users write it: `100/s`, `5/min burst 20`.
+//! - [`Quota`] is a rate under an algorithm. A quota that cannot be computed exactly cannot be built.
+//! - [`Bucket`], [`FixedWindow`], [`SlidingCounter`], [`SlidingLog`] and [`Concurrency`] are quotas compiled for one
+//!   unit of time, a [`Tick`]. They implement [`Algorithm`]. [`CompiledQuota`] is any of them.
+//! - [`Decision`] is the result of a charge.
+//! - [`TokenLease`] is the size of leases of a quota's tokens, for instances that share a store.
 //!
 //! ```
 //! use tollgate_core::{Algorithm, Bucket, BucketState, Quota, Tick};
@@ -27,8 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! How state is represented, and why nothing overflows or mints quota, is told
-//! in `docs/state.md`.
+//! `docs/state.md` describes how state is represented, and why no arithmetic overflows or creates quota.
 
 mod algorithm;
 mod bound;
@@ -37,21 +34,25 @@ mod compiled;
 mod concurrency;
 mod decision;
 mod fraction;
+mod lease;
 mod quota;
 mod rate;
 mod tick;
 mod window;
 
-pub use algorithm::{Algorithm, Charged, Settled};
-pub use bound::{most_admitted, most_admitted_unheld};
-pub use bucket::{AnySteps, Bucket, BucketShape, BucketState, CheckSteps, FractionSteps, Span, WholeSteps};
+pub use algorithm::{Algorithm, Charged, Settlement};
+pub use bound::{max_admitted, max_admitted_without_delays};
+pub use bucket::{
+    AnyCostKernel, Bucket, BucketShape, BucketState, CheckKernel, FractionKernel, TickSpan, WholeTickKernel,
+};
 pub use compiled::{CompiledQuota, Family};
 pub use concurrency::{Concurrency, Leases};
-pub use decision::{Decision, Verdict};
+pub use decision::{ChargeVerdict, Decision};
+pub use lease::{NotLeased, TokenLease};
 pub use quota::{AlgorithmKind, Queue, Quota, QuotaError};
 pub use rate::parser::ParseRateError;
 pub use rate::{MAX_AMOUNT, MAX_SPAN_NS, Rate, RateError};
 pub use tick::Tick;
 pub use window::fixed_window::{FixedWindow, WindowState};
 pub use window::sliding_counter::{CounterState, SlidingCounter};
-pub use window::sliding_log::{Log, SlidingLog};
+pub use window::sliding_log::{LogState, SlidingLog};

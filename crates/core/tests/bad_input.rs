@@ -1,4 +1,4 @@
-//! Nothing impossible can be built, and every refusal says what was expected.
+//! Values out of range cannot be built, and every error states what was expected.
 
 // Helpers of tests panic as tests do.
 #![allow(clippy::unwrap_used)]
@@ -34,18 +34,18 @@ fn any_number() -> impl Strategy<Value = u64> + Clone {
     ]
 }
 
-/// A message that tells a person what to write instead.
-fn says_what_was_expected(error: &dyn Error) -> bool {
+/// Returns whether a message states what to write instead.
+fn states_what_was_expected(error: &dyn Error) -> bool {
     let text = error.to_string();
-    let tells = ["must", "expected", "leave it out", "only a"].iter().any(|word| text.contains(word));
-    tells && text.len() < 400
+    let is_helpful = ["must", "expected", "remove it", "only a"].iter().any(|word| text.contains(word));
+    is_helpful && text.len() < 400
 }
 
 proptest! {
     #![proptest_config(cases(1500))]
 
     #[test]
-    fn a_rate_is_built_exactly_where_it_is_in_range(count in any_number(), period in any_duration()) {
+    fn rates_are_built_exactly_if_in_range(count in any_number(), period in any_duration()) {
         let ns = period.as_nanos();
         let in_range = (1..=u128::from(MAX_SPAN_NS)).contains(&ns) && ns.is_multiple_of(1_000_000);
         // At most 10^9 a second is at most one a nanosecond.
@@ -57,7 +57,7 @@ proptest! {
             }
             Err(error) => {
                 prop_assert!(!fits);
-                prop_assert!(says_what_was_expected(&error), "{}", error);
+                prop_assert!(states_what_was_expected(&error), "{}", error);
                 let expected = if count == 0 {
                     RateError::ZeroCount
                 } else if count > MAX_AMOUNT {
@@ -73,8 +73,8 @@ proptest! {
     }
 
     #[test]
-    fn a_burst_is_accepted_exactly_where_it_can_refill(rate in quotas::any_rate(), burst in any_number()) {
-        // The time to refill, rounded down, and a tick a token for what rounding can add.
+    fn bursts_are_accepted_exactly_if_they_refill_in_time(rate in quotas::any_rate(), burst in any_number()) {
+        // The refill time, rounded down, plus one tick for each token, which rounding can add.
         let refill = u128::from(burst) * u128::from(rate.period_ns()) / u128::from(rate.count()) + u128::from(burst);
         match rate.with_burst(burst) {
             Ok(with) => {
@@ -83,7 +83,7 @@ proptest! {
                 prop_assert_eq!(with.burst_or_default(), burst);
             }
             Err(error) => {
-                prop_assert!(says_what_was_expected(&error), "{}", error);
+                prop_assert!(states_what_was_expected(&error), "{}", error);
                 let expected = match burst {
                     0 => RateError::ZeroBurst,
                     _ if burst > MAX_AMOUNT => RateError::BurstTooLarge,
@@ -95,24 +95,24 @@ proptest! {
     }
 
     #[test]
-    fn a_rate_reads_back_as_it_is_written(rate in prop_oneof![quotas::any_rate(), quotas::any_rate_with_burst()]) {
+    fn rates_print_and_parse_back(rate in prop_oneof![quotas::any_rate(), quotas::any_rate_with_burst()]) {
         prop_assert_eq!(rate.to_string().parse::<Rate>(), Ok(rate), "{}", rate);
     }
 
     #[test]
-    fn no_text_makes_the_parser_panic(text in any::<String>()) {
+    fn parser_never_panics(text in any::<String>()) {
         if let Err(error) = text.parse::<Rate>() {
-            prop_assert!(says_what_was_expected(&error), "{}", error);
+            prop_assert!(states_what_was_expected(&error), "{}", error);
             prop_assert!(error.column() <= text.chars().count().max(128));
         }
     }
 
     #[test]
-    fn nearly_a_rate_is_refused_or_reads_back(text in "[ _\\-+]?[0-9_.,eE]{0,22}[ ]?(/|per|PER|)[ ]?[0-9_]{0,22}[ ]?(s|min|m|ms|h|day|month|year|sec|µs|)[ ]?(burst|Burst|)[ ]?-?[0-9]{0,22}[ \t]?") {
+    fn texts_close_to_a_rate_are_rejected_or_parse_back(text in "[ _\\-+]?[0-9_.,eE]{0,22}[ ]?(/|per|PER|)[ ]?[0-9_]{0,22}[ ]?(s|min|m|ms|h|day|month|year|sec|µs|)[ ]?(burst|Burst|)[ ]?-?[0-9]{0,22}[ \t]?") {
         match text.parse::<Rate>() {
             Ok(rate) => prop_assert_eq!(rate.to_string().parse::<Rate>(), Ok(rate)),
             Err(error) => {
-                prop_assert!(says_what_was_expected(&error), "{}", error);
+                prop_assert!(states_what_was_expected(&error), "{}", error);
                 prop_assert!(error.column() <= text.chars().count());
                 // Three lines: what was expected, the text, and a caret under the column.
                 let shown = error.to_string();
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn no_quota_constructor_panics(
+    fn quota_constructors_never_panic(
         rate in prop_oneof![quotas::any_rate(), quotas::any_rate_with_burst()],
         size in any_number(),
         max_wait in proptest::option::of(any_duration()),
@@ -143,7 +143,7 @@ proptest! {
         for quota in built {
             match quota.and_then(|quota| quota.with_reservations(ahead)) {
                 Ok(quota) => prop_assert_eq!(u128::from(quota.ahead_ns()), ahead.as_nanos()),
-                Err(error) => prop_assert!(says_what_was_expected(&error), "{}", error),
+                Err(error) => prop_assert!(states_what_was_expected(&error), "{}", error),
             }
         }
         if rate.burst().is_some() {
@@ -157,7 +157,7 @@ proptest! {
 }
 
 #[test]
-fn each_quota_error_is_answered_to_its_mistake() {
+fn quota_constructors_return_the_error_of_each_mistake() {
     let rate: Rate = "10/s".parse().unwrap();
     let slow: Rate = "1/year".parse().unwrap();
     let queue = |size, max_wait| Queue { size, max_wait };
@@ -181,13 +181,13 @@ fn each_quota_error_is_answered_to_its_mistake() {
         ),
     ] {
         assert_eq!(built, Err(expected));
-        assert!(says_what_was_expected(&expected), "{expected}");
+        assert!(states_what_was_expected(&expected), "{expected}");
     }
     assert!(QuotaError::Rate(RateError::BurstTooSlow).source().is_some());
 }
 
 #[test]
-fn one_beyond_each_bound_is_refused() {
+fn values_one_beyond_each_bound_are_rejected() {
     let second = Duration::from_secs(1);
     let longest = Duration::from_millis(MAX_SPAN_NS / 1_000_000);
     for (count, period, expected) in [
@@ -207,7 +207,7 @@ fn one_beyond_each_bound_is_refused() {
 }
 
 #[test]
-fn what_looks_like_a_number_to_others_is_no_rate() {
+fn numbers_in_other_notations_are_not_rates() {
     for text in [
         "NaN/s",
         "inf/s",
@@ -236,16 +236,16 @@ fn what_looks_like_a_number_to_others_is_no_rate() {
         "1/s burst 5 burst 6",
     ] {
         let error = text.parse::<Rate>().expect_err(text);
-        assert!(says_what_was_expected(&error), "{text}: {error}");
+        assert!(states_what_was_expected(&error), "{text}: {error}");
     }
 }
 
 #[test]
-fn absurd_lengths_are_refused_with_a_short_answer() {
+fn overlong_texts_are_rejected_with_a_short_error() {
     for text in ["9".repeat(1 << 20), "1/".to_owned() + &"s".repeat(1 << 20), " ".repeat(1 << 20), "∞".repeat(1 << 18)]
     {
         let error = text.parse::<Rate>().unwrap_err();
         assert!(error.to_string().len() < 200);
-        assert!(says_what_was_expected(&error));
+        assert!(states_what_was_expected(&error));
     }
 }

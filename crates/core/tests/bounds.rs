@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
 use tollgate_core::{
-    Algorithm, AlgorithmKind, Bucket, BucketState, Charged, FixedWindow, Queue, Quota, Rate, Tick, most_admitted,
-    most_admitted_unheld,
+    Algorithm, AlgorithmKind, Bucket, BucketState, Charged, FixedWindow, Queue, Quota, Rate, Tick, max_admitted,
+    max_admitted_without_delays,
 };
 
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ enum Event {
     Request(Cost),
     Force(Cost),
     Refund(Index),
-    /// To so many percent of what was charged.
+    /// Settles to this percentage of the charge.
     Settle(Index, u64),
 }
 
@@ -79,15 +79,15 @@ fn tight_quota() -> impl Strategy<Value = Quota> + Clone {
     (quota, debt).prop_map(|(quota, debt)| quota.with_max_debt(debt).unwrap())
 }
 
-/// A charge that its caller may still give back.
+/// A charge that its caller may still refund.
 struct Receipt {
     charged: Charged,
-    /// Which of the admitted amounts it is.
+    /// The index in the list of admitted amounts.
     admission: usize,
     is_from_before_a_step_back: bool,
 }
 
-/// Plays events and measures time as the sum of the steps forward.
+/// Runs events and measures time as the sum of the steps forward.
 struct BoundHolds<'a> {
     quota: Quota,
     start: u64,
@@ -102,7 +102,7 @@ impl Property for BoundHolds<'_> {
     {
         let mut state = A::State::default();
         let queues = self.quota.kind() == AlgorithmKind::LeakyQueue;
-        let scale = Scale::new(&self.quota, Tick::Nanosecond, algorithm.look(&state, self.start, 0).limit);
+        let scale = Scale::new(&self.quota, Tick::Nanosecond, algorithm.peek(&state, self.start, 0).limit);
         let (mut now, mut passed, mut last) = (self.start, 0, None);
         let mut admitted: Vec<(u64, u64)> = Vec::new();
         let mut receipts: Vec<Receipt> = Vec::new();
@@ -139,7 +139,7 @@ impl Property for BoundHolds<'_> {
                 Event::Force(cost) => {
                     let cost = scale.cost(*cost);
                     let charged = cost - algorithm.force(&mut state, now, cost);
-                    // What is forced into a queue makes others wait longer but departs nowhere.
+                    // A cost forced into a queue makes others wait longer, but does not depart.
                     admitted.push((passed, if queues { 0 } else { charged }));
                 }
                 Event::Refund(index) | Event::Settle(index, _) if !receipts.is_empty() => {
@@ -162,8 +162,8 @@ impl Property for BoundHolds<'_> {
             let mut sum = 0;
             for (at, amount) in &admitted[i..] {
                 sum += amount;
-                // What is owed is waited for afterwards.
-                let most = most_admitted(&self.quota, at - first + 1).unwrap() + self.quota.max_debt();
+                // Debt is paid afterwards.
+                let most = max_admitted(&self.quota, at - first + 1).unwrap() + self.quota.max_debt();
                 prop_assert!(sum <= most + given_back_late, "{sum} in {} ticks, at most {most}", at - first + 1);
             }
         }
@@ -175,7 +175,7 @@ proptest! {
     #![proptest_config(cases(2000))]
 
     #[test]
-    fn nothing_admits_more_than_the_bound(
+    fn no_algorithm_admits_more_than_its_bound(
         quota in tight_quota(),
         start in any_start(Tick::Nanosecond),
         events in vec(any_event(), 1..60),
@@ -189,7 +189,7 @@ proptest! {
     #![proptest_config(cases(500))]
 
     #[test]
-    fn a_receipt_from_before_a_step_back_mints_no_more_than_itself(
+    fn receipt_from_before_a_clock_step_back_creates_at_most_its_own_amount(
         quota in tight_quota(),
         start in any_start(Tick::Nanosecond),
         events in vec(any_event(), 1..60),
@@ -199,7 +199,7 @@ proptest! {
     }
 }
 
-/// A clock that goes back by any step locks a client that keeps checking out for so long at most.
+/// A clock step back of any size locks out a client that keeps checking for at most this time.
 struct LockOutIsBounded<'a> {
     quota: Quota,
     tick: Tick,
@@ -215,7 +215,7 @@ impl Property for LockOutIsBounded<'_> {
         A::State: Clone + std::fmt::Debug + PartialEq,
     {
         let mut state = A::State::default();
-        let fresh = algorithm.look(&state, self.start, 0);
+        let fresh = algorithm.peek(&state, self.start, 0);
         let scale = Scale::new(&self.quota, self.tick, fresh.limit);
         let (mut now, mut last) = (self.start, None);
         for (step, cost) in self.trace {
@@ -227,19 +227,19 @@ impl Property for LockOutIsBounded<'_> {
         let now = now.saturating_sub(self.back).max(self.start - (1 << 60) / self.tick.ns() + 2 * period);
         let longest = match self.quota.kind() {
             AlgorithmKind::FixedWindow => 2 * period,
-            // Its counts stay for one window more, fading.
+            // The counts of a counter stay for one more window, fading.
             AlgorithmKind::SlidingWindowCounter => 3 * period,
             AlgorithmKind::SlidingWindowLog => period,
-            // All that it can hold, promise and owe.
+            // Everything that the bucket can hold, reserve and owe.
             _ => {
                 let mut full = A::State::default();
                 algorithm.owe(&mut full, now, u64::MAX);
-                algorithm.look(&full, now, 0).reset_after + self.quota.ahead_ns() / self.tick.ns()
+                algorithm.peek(&full, now, 0).reset_after + self.quota.ahead_ns() / self.tick.ns()
             }
         };
         if let Some(wait) = algorithm.check(&mut state, now, cost).retry_after() {
             prop_assert!(wait <= longest, "{wait} ticks are more than {longest}");
-            prop_assert!(!algorithm.look(&state, now + wait - 1, cost).is_allowed());
+            prop_assert!(!algorithm.peek(&state, now + wait - 1, cost).is_allowed());
             prop_assert!(algorithm.check(&mut state, now + wait, cost).is_allowed());
         }
         Ok(())
@@ -250,7 +250,7 @@ proptest! {
     #![proptest_config(cases(800))]
 
     #[test]
-    fn a_clock_that_goes_back_locks_nobody_out_for_long(
+    fn clock_step_back_locks_out_for_a_bounded_time(
         (quota, tick, start) in (quotas::any_timed_quota(), quotas::any_tick())
             .prop_flat_map(|(quota, tick)| (Just(quota), Just(tick), any_start(tick))),
         trace in any_trace(12),
@@ -262,15 +262,15 @@ proptest! {
 }
 
 #[test]
-fn a_window_given_back_whole_stays_in_force_when_the_clock_goes_back() {
-    // The limit is used in the window before 6 s; the one after it is begun and given back.
+fn fully_refunded_window_stays_active_after_a_clock_step_back() {
+    // The limit is used in the window before 6 s; the window after it is begun and refunded.
     let before = 5_999_999;
     let fixed = FixedWindow::new(&Quota::fixed_window("4/s".parse().unwrap()).unwrap(), Tick::Microsecond).unwrap();
     let mut state = Default::default();
     assert!(fixed.check(&mut state, before, 4).is_allowed());
     assert!(fixed.check(&mut state, before + 1, 1).is_allowed());
     let charged = fixed.charged(&state, before + 1, 1);
-    fixed.give_back(&mut state, before + 1, &charged, 1);
+    fixed.refund(&mut state, before + 1, &charged, 1);
     let admitted = [before, before + 1].map(|now| fixed.check(&mut state, now, 4).is_allowed());
     assert_eq!(admitted, [true, false], "one window's worth, not two");
 }
@@ -285,7 +285,7 @@ proptest! {
     #![proptest_config(cases(500))]
 
     #[test]
-    fn queue_whose_callers_do_not_wait_admits_no_more_than_its_unheld_bound(
+    fn queue_whose_callers_do_not_wait_stays_within_its_bound_without_delays(
         quota in bounded_queue(),
         arrivals in vec((prop_oneof![Just(0_u64), 0..400_000_u64], 1_u64..=6), 1..60),
         span_ns in 1_u64..4_000_000,
@@ -299,7 +299,7 @@ proptest! {
                 admitted.push((now, cost));
             }
         }
-        let most = most_admitted_unheld(&quota, span_ns).unwrap();
+        let most = max_admitted_without_delays(&quota, span_ns).unwrap();
         for (at, (from, _)) in admitted.iter().enumerate() {
             let within: u64 =
                 admitted[at..].iter().take_while(|(time, _)| time - from < span_ns).map(|(_, cost)| cost).sum();
@@ -309,12 +309,12 @@ proptest! {
 }
 
 #[test]
-fn unheld_bound_of_a_queue_is_all_its_places_and_what_departs_meanwhile() {
-    // One every 200 ms: ten at once and five in the second after them, or four places within 700 ms of waiting.
+fn queue_bound_without_delays_is_its_size_plus_departures() {
+    // One every 200 ms: ten at once and five in the second after them, or four positions within 700 ms of waiting.
     for (max_wait_ms, in_second, at_once) in [(5_000, 15, 10), (700, 9, 4)] {
         let max_wait = Some(Duration::from_millis(max_wait_ms));
         let quota = Quota::leaky_queue("5/s".parse().unwrap(), Queue { size: 10, max_wait }).unwrap();
-        assert_eq!(most_admitted_unheld(&quota, 1_000_000_000), Some(in_second));
-        assert_eq!(most_admitted_unheld(&quota, 1), Some(at_once));
+        assert_eq!(max_admitted_without_delays(&quota, 1_000_000_000), Some(in_second));
+        assert_eq!(max_admitted_without_delays(&quota, 1), Some(at_once));
     }
 }

@@ -1,4 +1,4 @@
-//! Buckets answer exactly as a bucket of fractions does.
+//! Buckets decide exactly like an oracle that uses fractions.
 
 // Helpers of tests panic as tests do.
 #![allow(clippy::unwrap_used)]
@@ -15,9 +15,9 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, Bucket, BucketState, Decision, Queue, Quota, Rate, Tick, Verdict};
+use tollgate_core::{Algorithm, Bucket, BucketState, ChargeVerdict, Decision, Queue, Quota, Rate, Tick};
 
-/// Runs a trace through the bucket and hands every request and answer to `compare`.
+/// Runs a trace through the bucket and passes every request and decision to `compare`.
 fn run(
     (quota, tick, start): (Quota, Tick, u64),
     trace: &[(Step, Cost)],
@@ -45,7 +45,7 @@ proptest! {
     #![proptest_config(cases(2500))]
 
     #[test]
-    fn a_bucket_equals_the_bucket_of_fractions(setting in started(quotas::any_bucket()), trace in any_trace(24)) {
+    fn bucket_decides_like_the_fraction_oracle(setting in started(quotas::any_bucket()), trace in any_trace(24)) {
         let (quota, tick, start) = setting;
         prop_assume!(token_denominator(&quota, tick) <= EXACT_UP_TO);
         let mut oracle = TokenBucket::full(&quota, tick, start);
@@ -56,8 +56,8 @@ proptest! {
     }
 }
 
-/// Rates whose token is no short fraction of ticks.
-fn awkward_bucket() -> impl Strategy<Value = Quota> + Clone {
+/// Rates whose token is not a short fraction of ticks.
+fn approximated_bucket() -> impl Strategy<Value = Quota> + Clone {
     let count = prop_oneof![
         Just(999_999_937_u64),
         Just(999_999_999_989),
@@ -77,9 +77,9 @@ proptest! {
     #![proptest_config(cases(800))]
 
     #[test]
-    fn a_rate_that_is_no_short_fraction_never_admits_more(setting in started(awkward_bucket()), trace in any_trace(24)) {
+    fn approximated_rates_never_admit_more(setting in started(approximated_bucket()), trace in any_trace(24)) {
         let (quota, tick, start) = setting;
-        // The oracle admits whatever the bucket admitted; it must never run dry by that.
+        // The oracle admits everything that the bucket admitted, and must never run out of tokens.
         let mut oracle = TokenBucket::full(&quota, tick, start);
         run(setting, &trace, |now, cost, decision| {
             oracle.advance(now);
@@ -93,14 +93,14 @@ proptest! {
     }
 
     #[test]
-    fn a_rate_that_is_no_short_fraction_is_slow_by_less_than_a_millionth(setting in started(awkward_bucket())) {
+    fn approximated_rates_are_slow_by_less_than_a_millionth(setting in started(approximated_bucket())) {
         let (quota, tick, start) = setting;
         prop_assume!(quota.burst() > 1);
         let bucket = Bucket::new(&quota, tick).unwrap();
         let mut state = BucketState::default();
         let emptied = bucket.check(&mut state, start, quota.burst());
         prop_assert!(emptied.is_allowed());
-        // What a full refill takes: exactly, and as answered, which is rounded up to a tick.
+        // The time of a full refill: exactly, and as reported, which is rounded up to a tick.
         let exact = whole(quota.burst()) * whole(quota.period_ns() / tick.ns()) / whole(quota.amount());
         let answered = whole(emptied.reset_after);
         prop_assert!(answered >= exact);
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn reservations_equal_the_bucket_that_lends(
+    fn reservations_decide_like_the_oracle_with_negative_levels(
         setting in started(quotas::any_reserving_bucket()),
         trace in vec((any_step(), common::traces::any_cost(), prop_oneof![Just(0), Just(u64::MAX), quotas::any_magnitude(1 << 60)]), 1..24),
     ) {
@@ -120,12 +120,12 @@ proptest! {
         let mut oracle = TokenBucket::full(&quota, tick, start);
         let mut state = BucketState::default();
         let (mut now, mut last, mut departed) = (start, None, 0);
-        for (step, cost, patience) in trace {
+        for (step, cost, max_wait) in trace {
             now += scale.step(step, last);
             let cost = scale.cost(cost);
-            let decision = bucket.reserve(&mut state, now, cost, patience);
-            prop_assert_eq!(decision, oracle.request(now, cost, patience));
-            prop_assert!(decision.delay() <= patience);
+            let decision = bucket.reserve(&mut state, now, cost, max_wait);
+            prop_assert_eq!(decision, oracle.request(now, cost, max_wait));
+            prop_assert!(decision.delay() <= max_wait);
             prop_assert!(decision.delay() <= quota.ahead_ns() / tick.ns());
             if decision.is_allowed() && cost > 0 {
                 prop_assert!(now + decision.delay() >= departed, "one behind overtakes");
@@ -136,7 +136,7 @@ proptest! {
     }
 }
 
-/// Queues that a list of slots can follow.
+/// Queues that a list of slots can represent.
 fn short_queue() -> impl Strategy<Value = Quota> + Clone {
     let wait = prop_oneof![Just(None), (0_u64..400).prop_map(Some)];
     (quotas::any_rate(), 1_u64..=8, wait).prop_filter_map("lies within reach", |(rate, size, percent_of_token)| {
@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(cases(500))]
 
     #[test]
-    fn a_queue_equals_a_line_of_slots(setting in started(short_queue()), trace in any_trace(20)) {
+    fn queue_decides_like_a_list_of_slots(setting in started(short_queue()), trace in any_trace(20)) {
         let (quota, tick, start) = setting;
         prop_assume!(token_denominator(&quota, tick) <= EXACT_UP_TO);
         let bucket = Bucket::new(&quota, tick).unwrap();
@@ -167,15 +167,15 @@ proptest! {
             prop_assert_eq!(decision.limit, limit);
             match decision.verdict {
                 _ if cost == 0 => prop_assert!(decision.is_allowed()),
-                Verdict::Allowed { delay } => prop_assert_eq!(line.request(now, cost), Some(delay)),
-                Verdict::Refused { retry_after } => {
+                ChargeVerdict::Allowed { delay } => prop_assert_eq!(line.request(now, cost), Some(delay)),
+                ChargeVerdict::Refused { retry_after } => {
                     let wait = retry_after.unwrap();
                     prop_assert!(line.is_possible(cost));
                     prop_assert_eq!(line.clone().request(now, cost), None);
                     prop_assert_eq!(line.clone().request(now + wait - 1, cost), None);
                     prop_assert!(line.clone().request(now + wait, cost).is_some());
                 }
-                verdict => prop_assert!(verdict == Verdict::Impossible && cost > limit && !line.is_possible(cost)),
+                verdict => prop_assert!(verdict == ChargeVerdict::Impossible && cost > limit && !line.is_possible(cost)),
             }
             prop_assert_eq!(decision.remaining, line.remaining(now));
             prop_assert_eq!(decision.reset_after, line.reset_after(now));
@@ -184,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn a_queue_releases_units_a_token_apart(setting in started(quotas::any_queue()), steps in vec(any_step(), 2..40)) {
+    fn queue_releases_units_one_token_apart(setting in started(quotas::any_queue()), steps in vec(any_step(), 2..40)) {
         let (quota, tick, start) = setting;
         let bucket = Bucket::new(&quota, tick).unwrap();
         let scale = Scale::new(&quota, tick, 1);
@@ -212,18 +212,18 @@ proptest! {
 }
 
 #[test]
-fn a_queue_whose_longest_wait_is_nothing_serves_only_an_idle_line() {
+fn queue_with_max_wait_0_admits_only_when_idle() {
     let queue = Queue { size: 5, max_wait: Some(Duration::ZERO) };
     let quota = Quota::leaky_queue("10/s".parse().unwrap(), queue).unwrap();
     let bucket = Bucket::new(&quota, Tick::Nanosecond).unwrap();
     let mut state = BucketState::default();
-    assert_eq!(bucket.check(&mut state, 7, 1).verdict, Verdict::Allowed { delay: 0 });
-    assert_eq!(bucket.check(&mut state, 7, 1).verdict, Verdict::Refused { retry_after: Some(100_000_000) });
-    assert_eq!(bucket.check(&mut state, 7, 2).verdict, Verdict::Impossible);
+    assert_eq!(bucket.check(&mut state, 7, 1).verdict, ChargeVerdict::Allowed { delay: 0 });
+    assert_eq!(bucket.check(&mut state, 7, 1).verdict, ChargeVerdict::Refused { retry_after: Some(100_000_000) });
+    assert_eq!(bucket.check(&mut state, 7, 2).verdict, ChargeVerdict::Impossible);
 }
 
 #[test]
-fn the_fastest_rate_loses_nothing_in_microseconds() {
+fn fastest_rate_is_exact_in_microseconds() {
     let quota = Quota::token_bucket("1000000000/s burst 3000".parse().unwrap()).unwrap();
     let bucket = Bucket::new(&quota, Tick::Microsecond).unwrap();
     let mut state = BucketState::default();
@@ -235,7 +235,7 @@ fn the_fastest_rate_loses_nothing_in_microseconds() {
 }
 
 #[test]
-fn queue_of_10_takes_10_of_15_that_come_at_once() {
+fn queue_of_10_admits_10_of_15_simultaneous_requests() {
     let quota = Quota::leaky_queue("5/s".parse().unwrap(), Queue { size: 10, max_wait: None }).unwrap();
     let bucket = Bucket::new(&quota, Tick::Microsecond).unwrap();
     let mut state = BucketState::default();
@@ -245,7 +245,7 @@ fn queue_of_10_takes_10_of_15_that_come_at_once() {
     assert_eq!(delays, expected);
     assert_eq!((answers[0].limit, answers[0].remaining, answers[9].remaining), (10, 9, 0));
     assert!(answers[10..].iter().all(|answer| answer.retry_after() == Some(200_000)), "{answers:?}");
-    // A place is free again when the next request can depart.
+    // A position is free again when the next request can depart.
     assert!(!bucket.check(&mut state, 5_199_999, 1).is_allowed());
     assert_eq!(bucket.check(&mut state, 5_200_000, 1).delay(), 1_800_000);
 }

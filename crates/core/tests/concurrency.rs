@@ -1,4 +1,4 @@
-//! Permits are what a plain list of leases says is free.
+//! The free permits are those that a plain list of leases has free.
 
 // Helpers of tests panic as tests do.
 #![allow(clippy::unwrap_used)]
@@ -13,15 +13,15 @@ use common::traces::any_start;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use tollgate_core::{Algorithm, Charged, Concurrency, Leases, Quota, Tick, Verdict};
+use tollgate_core::{Algorithm, ChargeVerdict, Charged, Concurrency, Leases, Quota, Tick};
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// Percent of a lease.
+    /// A percentage of the lease.
     Forward(u64),
     Acquire(u64),
     Release(Index),
-    /// Down to so many percent of its permits.
+    /// Settles down to this percentage of the permits.
     Settle(Index, u64),
     Renew(Index),
 }
@@ -36,7 +36,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A holder as the list knows it. Whoever is past its end is taken for dead.
+/// A holder in the list. It has expired after its end.
 struct Lease {
     receipt: Charged,
     permits: u64,
@@ -47,7 +47,7 @@ proptest! {
     #![proptest_config(cases(1500))]
 
     #[test]
-    fn permits_are_those_that_no_living_holder_has(
+    fn free_permits_are_those_without_a_live_holder(
         permits in prop_oneof![1_u64..6, any_magnitude(1_000_000_000_000)],
         lease_ns in prop_oneof![Just(None), (1_u64..5_000).prop_map(Some), any_magnitude(1 << 50).prop_map(Some)],
         (tick, start) in any_tick().prop_flat_map(|tick| (Just(tick), any_start(tick))),
@@ -55,7 +55,7 @@ proptest! {
     ) {
         let quota = Quota::concurrency(permits, lease_ns.map(Duration::from_nanos)).unwrap();
         let concurrency = Concurrency::new(&quota, tick).unwrap();
-        // A lease is never cut short by the unit of time.
+        // The unit of time never shortens a lease.
         let lease = lease_ns.map(|ns| ns.div_ceil(tick.ns()));
         let ends_at = |now: u64| lease.map_or(u64::MAX, |lease| now + lease);
         let mut leases = Leases::default();
@@ -68,11 +68,11 @@ proptest! {
                 Event::Acquire(cost) => {
                     let decision = concurrency.check(&mut leases, now, cost);
                     let expected = if cost == 0 || cost <= permits - held {
-                        Verdict::Allowed { delay: 0 }
+                        ChargeVerdict::Allowed { delay: 0 }
                     } else if cost > permits {
-                        Verdict::Impossible
+                        ChargeVerdict::Impossible
                     } else {
-                        Verdict::Refused { retry_after: None }
+                        ChargeVerdict::Refused { retry_after: None }
                     };
                     prop_assert_eq!(decision.verdict, expected);
                     if decision.is_allowed() && cost > 0 {
@@ -83,9 +83,9 @@ proptest! {
                 }
                 Event::Release(index) if !list.is_empty() => {
                     let lease = list.swap_remove(index.index(list.len()));
-                    concurrency.give_back(&mut leases, now, &lease.receipt, lease.permits);
-                    // A receipt used twice releases nobody else's permit.
-                    concurrency.give_back(&mut leases, now, &lease.receipt, lease.permits);
+                    concurrency.refund(&mut leases, now, &lease.receipt, lease.permits);
+                    // A receipt that is used twice releases no other holder's permit.
+                    concurrency.refund(&mut leases, now, &lease.receipt, lease.permits);
                 }
                 Event::Settle(index, percent) if !list.is_empty() => {
                     let at = index.index(list.len());
@@ -108,7 +108,7 @@ proptest! {
             let living = || list.iter().filter(|lease| lease.ends > now && lease.permits > 0);
             let held: u64 = living().map(|lease| lease.permits).sum();
             prop_assert!(held <= permits, "{held} permits are out");
-            let seen = concurrency.look(&leases, now, 0);
+            let seen = concurrency.peek(&leases, now, 0);
             prop_assert_eq!((seen.limit, seen.remaining), (permits, permits - held));
             let last_end = living().map(|lease| lease.ends).max();
             let reset_after = last_end.map_or(0, |end| if end == u64::MAX { u64::MAX } else { end - now });
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn a_clock_that_goes_back_holds_a_permit_for_one_lease_at_most(
+    fn clock_step_back_extends_a_permit_by_at_most_one_lease(
         lease in 1_u64..1_000_000,
         back in any_magnitude(1 << 59),
     ) {
@@ -134,7 +134,7 @@ proptest! {
 }
 
 #[test]
-fn a_permit_is_never_forced() {
+fn force_takes_no_permit() {
     let concurrency = Concurrency::new(&Quota::concurrency(2, None).unwrap(), Tick::Nanosecond).unwrap();
     let mut leases = Leases::default();
     assert_eq!(concurrency.force(&mut leases, 5, 3), 3);
@@ -142,7 +142,7 @@ fn a_permit_is_never_forced() {
 }
 
 #[test]
-fn a_lower_limit_lets_holders_finish_and_admits_nobody_until_they_have() {
+fn lowered_permit_limit_admits_none_until_holders_release() {
     let with = |permits| Concurrency::new(&Quota::concurrency(permits, None).unwrap(), Tick::Nanosecond).unwrap();
     let (five, two) = (with(5), with(2));
     let mut leases = Leases::default();
@@ -151,14 +151,14 @@ fn a_lower_limit_lets_holders_finish_and_admits_nobody_until_they_have() {
         five.charged(&leases, now, 1)
     });
     assert_eq!(two.check(&mut leases, 10, 1).remaining, 0);
-    two.give_back(&mut leases, 10, &receipts[0], 1);
+    two.refund(&mut leases, 10, &receipts[0], 1);
     assert!(!two.check(&mut leases, 10, 1).is_allowed());
-    two.give_back(&mut leases, 10, &receipts[2], 1);
+    two.refund(&mut leases, 10, &receipts[2], 1);
     assert!(two.check(&mut leases, 10, 1).is_allowed());
 }
 
 #[test]
-fn permits_taken_in_the_last_tick_of_the_clock_have_ids_of_their_own() {
+fn permits_in_the_last_tick_of_the_clock_have_distinct_ids() {
     let quota = Quota::concurrency(3, Some(Duration::from_secs(1))).unwrap();
     let concurrency = Concurrency::new(&quota, Tick::Nanosecond).unwrap();
     let mut leases = Leases::default();

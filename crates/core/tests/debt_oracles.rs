@@ -1,4 +1,4 @@
-//! What is owed after any order of charges and settlements is what plain oracles owe.
+//! The debt after any order of charges and settlements equals that of plain oracles.
 
 // Helpers of tests panic as tests do.
 #![allow(clippy::unwrap_used)]
@@ -9,16 +9,18 @@ use std::collections::VecDeque;
 
 use common::cases;
 use common::oracles::{TokenBucket, whole};
-use common::quotas::any_small_owing_quota;
+use common::quotas::any_small_quota_with_debt;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tollgate_core::{Algorithm, AlgorithmKind, Bucket, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick, Verdict};
+use tollgate_core::{
+    Algorithm, AlgorithmKind, Bucket, ChargeVerdict, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick,
+};
 
-/// What each algorithm owes, told unit by unit.
+/// The debt of each algorithm, unit by unit.
 trait Oracle {
     fn check(&mut self, now: u64, cost: u64) -> bool;
-    /// Charges what may be owed, and returns the rest.
+    /// Charges up to the largest debt, and returns the rest.
     fn owe(&mut self, now: u64, cost: u64) -> u64;
 }
 
@@ -43,7 +45,7 @@ fn any_steps() -> impl Strategy<Value = Vec<(u64, bool, u64)>> {
 
 impl Oracle for (TokenBucket, u64) {
     fn check(&mut self, now: u64, cost: u64) -> bool {
-        matches!(self.0.request(now, cost, 0).verdict, Verdict::Allowed { .. })
+        matches!(self.0.request(now, cost, 0).verdict, ChargeVerdict::Allowed { .. })
     }
 
     fn owe(&mut self, now: u64, cost: u64) -> u64 {
@@ -51,13 +53,13 @@ impl Oracle for (TokenBucket, u64) {
         let room = (&self.0.level + whole(self.1)).floor().max(whole(0));
         let fits = room.clone().min(whole(cost));
         let lost = whole(cost) - &fits;
-        // A charge that does not fit takes all there is.
+        // A charge that does not fit takes everything that is left.
         self.0.level = if lost > whole(0) { -whole(self.1) } else { &self.0.level - fits };
         common::oracles::to_u64(&lost)
     }
 }
 
-/// A window's total, and what it exceeds the limit by goes to the next.
+/// The total of a window. The excess over the limit goes to the next one.
 struct Windows {
     quota: Quota,
     slides: bool,
@@ -76,7 +78,7 @@ impl Windows {
         self.quota.period_ns() / 1_000
     }
 
-    /// What counts at `now`, times the length of a window.
+    /// Returns the weighed usage at `now`, times the length of a window.
     fn counts(&mut self, now: u64) -> u64 {
         let number = now / self.window();
         if self.number == 0 {
@@ -113,7 +115,7 @@ impl Oracle for Windows {
     }
 }
 
-/// Every unit with its time; one that leaves makes place for one that is owed.
+/// Every unit with its time; an expired unit makes space for one that is owed.
 struct Units {
     quota: Quota,
     units: VecDeque<u64>,
@@ -162,7 +164,7 @@ proptest! {
     #![proptest_config(cases(600))]
 
     #[test]
-    fn what_is_owed_is_what_plain_oracles_owe(quota in any_small_owing_quota(), steps in any_steps()) {
+    fn debt_equals_that_of_plain_oracles(quota in any_small_quota_with_debt(), steps in any_steps()) {
         let tick = Tick::Microsecond;
         match quota.kind() {
             AlgorithmKind::TokenBucket => {

@@ -1,4 +1,4 @@
-//! A limit changed on a live key takes over what was used, and gives no free refill.
+//! A limit that changes on a live key takes over the used amount, without a free refill.
 
 // Helpers of tests panic as tests do.
 #![allow(clippy::unwrap_used)]
@@ -27,7 +27,7 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn a_bucket_takes_over_used_tokens_rounded_up(
+    fn bucket_takes_over_used_tokens_rounded_up(
         quotas in vec(prop_oneof![quotas::any_bucket(), quotas::any_reserving_bucket()], 2..=3),
         (tick, start) in quotas::any_tick().prop_flat_map(|tick| (Just(tick), any_start(tick))),
         calls in any_calls(20),
@@ -44,10 +44,10 @@ proptest! {
             let cost = scale.cost(cost);
             if reader != writer {
                 // A store does the same on the first check under another quota.
-                state = buckets[reader].adopt(&buckets[writer], state, now);
-                // What is the same but for the debt reads it as it is.
-                if !buckets[reader].is_like(&buckets[writer]) {
-                    oracle = oracle.hand_over(&full[reader], now);
+                state = buckets[reader].convert(&buckets[writer], state, now);
+                // A bucket that differs only in the debt reads the state unchanged.
+                if !buckets[reader].has_same_states_as(&buckets[writer]) {
+                    oracle = oracle.taken_over_by(&full[reader], now);
                 }
                 writer = reader;
             }
@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn adopting_any_state_of_any_bucket_is_total(
+    fn converting_any_state_of_any_bucket_never_panics(
         from in prop_oneof![quotas::any_bucket(), quotas::any_reserving_bucket(), quotas::any_queue()],
         to in prop_oneof![quotas::any_bucket(), quotas::any_reserving_bucket(), quotas::any_queue()],
         tick in quotas::any_tick(),
@@ -66,28 +66,28 @@ proptest! {
         now in any::<u64>(),
     ) {
         let (from, to) = (Bucket::new(&from, tick).unwrap(), Bucket::new(&to, tick).unwrap());
-        prop_assume!(!to.is_like(&from));
+        prop_assume!(!to.has_same_states_as(&from));
         let written = BucketState { tat, part: 0 };
-        let adopted = to.adopt(&from, written, now);
+        let adopted = to.convert(&from, written, now);
         prop_assert!(adopted.tat >= now);
         if now < u64::MAX / 2 {
-            // Nothing used stays nothing, and something stays something.
-            let used = |bucket: &Bucket, state: &BucketState| bucket.look(state, now, 0).reset_after > 0;
+            // An unused state stays unused, and a used one stays used.
+            let used = |bucket: &Bucket, state: &BucketState| bucket.peek(state, now, 0).reset_after > 0;
             prop_assert_eq!(used(&from, &written), used(&to, &adopted));
         }
     }
 }
 
-/// What counts at a time, told from the list of charges.
+/// Computes the usage at a time from the list of charges.
 type Counting = fn(&Charges, u64, u64) -> BigRational;
 
-/// What the list takes over into another window: all that counts, rounded up, in the window that is current.
+/// The usage that the list carries over into another window: everything that counts, rounded up, in the current window.
 fn carried_over(charges: &Charges, counting: Counting, now: u64, window: u64, limit: u64) -> Charges {
     let used = common::oracles::to_u64(&counting(charges, now, window).ceil());
     Charges(vec![(now, used.min(limit))])
 }
 
-/// A window of the same length keeps its counts, each no more than the new limit.
+/// A window of the same length keeps its counts, each capped at the new limit.
 fn clamped(charges: &Charges, now: u64, window: u64, limit: u64) -> Charges {
     let begun = now - now % window;
     let sum = |from: u64, to: u64| {
@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(cases(600))]
 
     #[test]
-    fn windows_take_over_what_counts_rounded_up(
+    fn windows_take_over_usage_rounded_up(
         rates in a_few_rates(),
         fixed in any::<bool>(),
         setting in quotas::any_tick().prop_flat_map(|tick| (Just(tick), any_start(tick))),
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn a_log_keeps_its_entries_under_another_limit(
+    fn log_keeps_its_entries_under_another_limit(
         rates in a_few_rates(),
         (tick, start) in quotas::any_tick().prop_flat_map(|tick| (Just(tick), any_start(tick))),
         calls in any_calls(20),
@@ -180,7 +180,7 @@ proptest! {
             let scale = Scale::new(quota, tick, limit);
             now += scale.step(step, last);
             let cost = scale.cost(cost).max(1);
-            // A shorter window forgets what a longer one would still remember.
+            // A shorter window drops charges that a longer one would still contain.
             charges.0.retain(|(at, _)| now - at < window);
             let decision = SlidingLog::new(quota, tick).unwrap().check(&mut log, now, cost);
             let used = charges.in_trailing(now, window);
@@ -198,20 +198,20 @@ proptest! {
 }
 
 #[test]
-fn a_lower_limit_takes_effect_at_once_and_a_higher_one_adds_only_the_difference() {
+fn lower_limit_applies_at_once_and_higher_limit_adds_the_difference() {
     let tick = Tick::Nanosecond;
     let bucket = |text: &str| Bucket::new(&Quota::token_bucket(text.parse().unwrap()).unwrap(), tick).unwrap();
     let (ten, twenty, five) = (bucket("10/s burst 10"), bucket("20/s burst 20"), bucket("5/s burst 5"));
     let mut state = BucketState::default();
     assert!(ten.check(&mut state, 1 << 60, 10).is_allowed());
-    // Emptied at 10/s and read at 20/s a bare time would look half refilled.
-    assert_eq!(twenty.look(&twenty.adopt(&ten, state, 1 << 60), 1 << 60, 0).remaining, 10);
-    assert_eq!(five.look(&five.adopt(&ten, state, 1 << 60), 1 << 60, 0).remaining, 0);
+    // Emptied at 10/s and read at 20/s, the plain time would look half refilled.
+    assert_eq!(twenty.peek(&twenty.convert(&ten, state, 1 << 60), 1 << 60, 0).remaining, 10);
+    assert_eq!(five.peek(&five.convert(&ten, state, 1 << 60), 1 << 60, 0).remaining, 0);
 }
 
 #[test]
-fn a_debt_of_more_tokens_than_any_burst_is_taken_over() {
-    // What refills in an hour at these rates is more than the 10^12 tokens that a burst can be.
+fn more_reserved_tokens_than_any_burst_are_taken_over() {
+    // At these rates more tokens refill in an hour than the 10^12 of the largest burst.
     let reserving = |text: &str| {
         let quota = Quota::token_bucket(text.parse().unwrap()).unwrap();
         Bucket::new(&quota.with_reservations(std::time::Duration::from_secs(3_600)).unwrap(), Tick::Nanosecond).unwrap()
@@ -219,13 +219,13 @@ fn a_debt_of_more_tokens_than_any_burst_is_taken_over() {
     let (from, to) = (reserving("666666667/s burst 1000"), reserving("600000001/s burst 1000"));
     let now = 1 << 60;
     let hour = 3_600_000_000_000;
-    // The bucket owes what refills within the hour that it may promise: 2.4 * 10^12 tokens.
-    let adopted = to.adopt(&from, BucketState { tat: now + hour, part: 0 }, now);
-    // At the slower rate the same tokens take 4,000 s, of which it can owe an hour and its burst.
-    let reset_after = to.look(&adopted, now, 0).reset_after;
+    // The bucket has reserved what refills within its hour: 2.4 * 10^12 tokens.
+    let adopted = to.convert(&from, BucketState { tat: now + hour, part: 0 }, now);
+    // At the slower rate the same tokens take 4,000 s, of which the bucket can reserve an hour plus its burst.
+    let reset_after = to.peek(&adopted, now, 0).reset_after;
     assert!((hour..hour + 2_000).contains(&reset_after), "{reset_after}");
-    let faster = from.adopt(&to, BucketState { tat: now + hour, part: 0 }, now);
-    let reset_after = from.look(&faster, now, 0).reset_after;
+    let faster = from.convert(&to, BucketState { tat: now + hour, part: 0 }, now);
+    let reset_after = from.peek(&faster, now, 0).reset_after;
     // 2,160,000,003,600 tokens at 666,666,667 a second
     assert!((3_239_999_000_000..3_240_001_000_000).contains(&reset_after), "{reset_after}");
 }

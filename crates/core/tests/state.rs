@@ -1,4 +1,4 @@
-//! What `docs/state.md` promises about the representation, as far as it can be seen.
+//! The observable statements of `docs/state.md` about the representation.
 
 // Helpers of tests panic as tests do.
 #![allow(clippy::unwrap_used)]
@@ -12,36 +12,36 @@ use common::quotas::{self, any_magnitude};
 use common::traces::{Scale, any_start, any_trace};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, Bucket, BucketState, Leases, Log, Quota, Rate, SlidingLog, Tick};
+use tollgate_core::{Algorithm, Bucket, BucketState, Leases, LogState, Quota, Rate, SlidingLog, Tick};
 
-/// The bits that a packed bucket has for its fraction.
+/// The bits of a packed bucket for its fraction.
 const PART_BITS: u32 = 20;
 
 proptest! {
     #![proptest_config(cases(600))]
 
     #[test]
-    fn the_fraction_of_a_tick_fits_its_twenty_bits(
+    fn fraction_of_a_tick_fits_in_20_bits(
         quota in prop_oneof![quotas::any_bucket(), quotas::any_reserving_bucket(), quotas::any_queue()],
         (tick, start) in quotas::any_tick().prop_flat_map(|tick| (Just(tick), any_start(tick))),
         trace in any_trace(24),
     ) {
         let bucket = Bucket::new(&quota, tick).unwrap();
         let mut state = BucketState::default();
-        let scale = Scale::new(&quota, tick, bucket.look(&state, start, 0).limit);
+        let scale = Scale::new(&quota, tick, bucket.peek(&state, start, 0).limit);
         let (mut now, mut last) = (start, None);
         for (step, cost) in trace {
             now += scale.step(step, last);
             let decision = bucket.reserve(&mut state, now, scale.cost(cost), u64::MAX);
             prop_assert!(state.part < 1 << PART_BITS);
-            // It is full after `reset_after`, and anybody can see that without knowing the quota.
+            // The bucket is full after `reset_after`, which is visible without the quota.
             prop_assert_eq!(Bucket::full_at(state).max(now), now + decision.reset_after);
             last = Some(decision);
         }
     }
 
     #[test]
-    fn a_bucket_that_is_full_again_equals_one_never_used(
+    fn full_bucket_equals_an_unused_one(
         quota in prop_oneof![quotas::any_bucket(), quotas::any_reserving_bucket(), quotas::any_queue()],
         (tick, start) in quotas::any_tick().prop_flat_map(|tick| (Just(tick), any_start(tick))),
         (tat, part) in (any::<u32>(), 0_u32..1 << PART_BITS),
@@ -50,21 +50,21 @@ proptest! {
         let bucket = Bucket::new(&quota, tick).unwrap();
         let mut past = BucketState { tat: start - 1 - u64::from(tat), part };
         let mut never = BucketState::default();
-        prop_assert_eq!(bucket.look(&past, start, 0), bucket.look(&never, start, 0));
+        prop_assert_eq!(bucket.peek(&past, start, 0), bucket.peek(&never, start, 0));
         prop_assert_eq!(bucket.check(&mut past, start, cost), bucket.check(&mut never, start, cost));
-        prop_assert!(!bucket.look(&never, start, cost).is_allowed() || past == never);
+        prop_assert!(!bucket.peek(&never, start, cost).is_allowed() || past == never);
     }
 
     #[test]
-    fn a_log_remembers_every_charge_in_its_window(
+    fn log_contains_every_charge_in_its_window(
         limit in 1_u64..=Quota::MAX_LOG,
         start in any_start(Tick::Nanosecond),
         charges in vec((prop_oneof![0_u64..3, any_magnitude(1 << 54)], prop_oneof![Just(1_u64), any_magnitude(1 << 20)]), 1..80),
     ) {
-        // The longest window: nothing leaves it in the course of the test.
+        // The longest window: nothing expires during the test.
         let rate = Rate::new(limit, Duration::from_secs(36 * 365 * 86_400)).unwrap();
         let log = SlidingLog::new(&Quota::sliding_window_log(rate).unwrap(), Tick::Nanosecond).unwrap();
-        let mut state = Log::default();
+        let mut state = LogState::default();
         let mut expected = Vec::new();
         let mut now = start;
         for (step, cost) in charges {
@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn a_log_forgets_what_has_left_its_window(
+    fn log_drops_entries_that_left_its_window(
         limit in 1_u64..40,
         start in any_start(Tick::Nanosecond),
         charges in vec((prop_oneof![0_u64..3, 0_u64..2_000_000], 1_u64..4), 1..120),
@@ -86,7 +86,7 @@ proptest! {
         let window = 1_000_000;
         let rate = Rate::new(limit, Duration::from_nanos(window)).unwrap();
         let log = SlidingLog::new(&Quota::sliding_window_log(rate).unwrap(), Tick::Nanosecond).unwrap();
-        let mut state = Log::default();
+        let mut state = LogState::default();
         let mut expected = Vec::new();
         let mut now = start;
         for (step, cost) in charges {
@@ -101,11 +101,11 @@ proptest! {
     }
 }
 
-/// Bytes of heap an entry, after `windows` full windows of evenly spaced unit charges.
+/// Returns the heap bytes of an entry after `windows` full windows of evenly spaced charges of 1.
 fn heap_bytes_an_entry(rate: &str, windows: u64) -> (usize, usize) {
     let rate: Rate = rate.parse().unwrap();
     let log = SlidingLog::new(&Quota::sliding_window_log(rate).unwrap(), Tick::Nanosecond).unwrap();
-    let mut state = Log::default();
+    let mut state = LogState::default();
     let gap = rate.period_ns() / rate.count();
     for i in 0..rate.count() * windows {
         assert!(log.check(&mut state, (1 << 60) + i * gap, 1).is_allowed());
@@ -114,7 +114,7 @@ fn heap_bytes_an_entry(rate: &str, windows: u64) -> (usize, usize) {
 }
 
 #[test]
-fn a_log_entry_at_five_a_minute_takes_few_bytes() {
+fn log_entries_at_five_a_minute_take_few_bytes() {
     for (rate, entries) in [("300/h", 300), ("7200/day", 7_200), ("50400/week", 50_400)] {
         for windows in [1, 3] {
             let (bytes, found) = heap_bytes_an_entry(rate, windows);
@@ -125,7 +125,7 @@ fn a_log_entry_at_five_a_minute_takes_few_bytes() {
 }
 
 #[test]
-fn states_have_the_sizes_that_are_stated() {
+fn states_have_the_documented_sizes() {
     assert_eq!(size_of::<BucketState>(), 16);
     assert_eq!(size_of::<tollgate_core::WindowState>(), 4 * 8);
     assert_eq!(size_of::<tollgate_core::CounterState>(), 5 * 8);

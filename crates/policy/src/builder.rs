@@ -1,27 +1,52 @@
-//! A policy put together in a program.
+//! Builds a policy in a program.
 
 use std::time::Duration;
 
 use ipnet::IpNet;
 use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue, Quota, QuotaError, Rate};
 
+use crate::check::rate_hint::rate_hint;
 use crate::check::words::{either, nearest};
 use crate::check::{codes, members};
 use crate::model::{
-    Allowance, BUILT_IN_IDENTITIES, Block, Cost, CostSource, DEFAULT_LEASE, Grant, Identity, IdentitySource, OnLimit,
-    Policy, Rule, SecretKey, TIER, When, quota_of,
+    Allowance, BUILT_IN_IDENTITIES, Block, Budget, Consistency, Cost, CostSource, DEFAULT_LEASE, Grant, Identity,
+    IdentitySource, OnLimit, Policy, Rule, SecretKey, TIER, Tier, TierSource, When, quota_of,
 };
-use crate::problem::{CheckedPolicy, Place, PolicyErrors, Problem};
+use crate::problem::{CheckedPolicy, PolicyErrors, PolicyPath, Problem};
 
-/// Puts a policy together. What is wrong with it is told when it is finished, all at once.
+/// Builds a policy. [`PolicyBuilder::build`] reports all problems at once.
+///
+/// ```
+/// use tollgate_policy::{PolicyBuilder, rule};
+///
+/// let policy = PolicyBuilder::default()
+///     .rule(rule("per-ip").per("client_ip").limit("100/min"))
+///     .rule(rule("login").path("/auth/login").per("client_ip").limit("5/min"))
+///     .build()?;
+/// assert_eq!(policy.rules.len(), 2);
+/// # Ok::<(), tollgate_policy::PolicyErrors>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct PolicyBuilder {
     policy: Policy,
+    budgets: Vec<BudgetBuilder>,
     rules: Vec<RuleBuilder>,
     problems: Vec<Problem>,
 }
 
-/// Begins a rule: `rule("per-ip").per("client_ip").limit("100/min")`.
+/// Starts a rule: `rule("per-ip").per("client_ip").limit("100/min")`.
+///
+/// | methods of the [`RuleBuilder`] | set |
+/// | --- | --- |
+/// | [`path`](RuleBuilder::path), [`method`](RuleBuilder::method), [`when`](RuleBuilder::when) | the requests that the rule is for; all without them |
+/// | [`per`](RuleBuilder::per) | the key: each value has its own counter; one counter without it |
+/// | [`limit`](RuleBuilder::limit), [`tier`](RuleBuilder::tier), [`concurrency`](RuleBuilder::concurrency), [`budget`](RuleBuilder::budget) or [`deny`](RuleBuilder::deny) | what the rule grants: one of these |
+/// | [`algorithm`](RuleBuilder::algorithm), [`queue`](RuleBuilder::queue) | another algorithm than the token bucket; waiting instead of refusing |
+/// | [`cost`](RuleBuilder::cost), [`cost_for_path`](RuleBuilder::cost_for_path), [`estimate`](RuleBuilder::estimate), [`max_debt`](RuleBuilder::max_debt) | the cost of a request; 1, or the cost that the caller gives, without them |
+/// | [`on_limit`](RuleBuilder::on_limit) | warnings and blocks for repeated violations |
+/// | [`message`](RuleBuilder::message), [`unpublished`](RuleBuilder::unpublished) | what clients learn |
+/// | [`shadow`](RuleBuilder::shadow) | counting without refusing |
+/// | [`consistency`](RuleBuilder::consistency) | leases of tokens with a shared store |
 pub fn rule(name: &str) -> RuleBuilder {
     RuleBuilder {
         rule: Rule::new(name),
@@ -31,13 +56,55 @@ pub fn rule(name: &str) -> RuleBuilder {
         algorithm: None,
         queue: None,
         max_debt: None,
-        said: Vec::new(),
+        members: Vec::new(),
     }
 }
 
-/// Puts a rule together.
+/// Starts a budget that several rules share: `budget("tokens").per("user").limit("1000/min")`.
+pub fn budget(name: &str) -> BudgetBuilder {
+    BudgetBuilder(rule(name))
+}
+
+/// Builds a budget.
 #[derive(Clone, Debug)]
-#[must_use = "a rule holds once it is part of a policy"]
+#[must_use = "a budget has no effect until it is added to a policy"]
+pub struct BudgetBuilder(RuleBuilder);
+
+impl BudgetBuilder {
+    /// Adds an identity to the key. Several identities form one key.
+    pub fn per(self, identity: &str) -> BudgetBuilder {
+        BudgetBuilder(self.0.per(identity))
+    }
+
+    /// Sets a limit, such as `100/s` or `5/min burst 20`. Several limits all apply.
+    pub fn limit(self, rate: &str) -> BudgetBuilder {
+        BudgetBuilder(self.0.limit(rate))
+    }
+
+    /// Sets the limit of a tier; `unlimited` is accepted.
+    pub fn tier(self, tier: &str, rate: &str) -> BudgetBuilder {
+        BudgetBuilder(self.0.tier(tier, rate))
+    }
+
+    /// Sets the algorithm. The default is the token bucket.
+    pub fn algorithm(self, algorithm: AlgorithmKind) -> BudgetBuilder {
+        BudgetBuilder(self.0.algorithm(algorithm))
+    }
+
+    /// Sets how much a key may owe when costs are settled above their estimate; 0 for none.
+    pub fn max_debt(self, max_debt: u64) -> BudgetBuilder {
+        BudgetBuilder(self.0.max_debt(max_debt))
+    }
+
+    /// Sets whether tokens are leased from a shared store. The default is the consistency of the store's settings.
+    pub fn consistency(self, consistency: Consistency) -> BudgetBuilder {
+        BudgetBuilder(self.0.consistency(consistency))
+    }
+}
+
+/// Builds a rule.
+#[derive(Clone, Debug)]
+#[must_use = "a rule has no effect until it is added to a policy"]
 pub struct RuleBuilder {
     rule: Rule,
     rates: Vec<String>,
@@ -46,114 +113,167 @@ pub struct RuleBuilder {
     algorithm: Option<AlgorithmKind>,
     queue: Option<Queue>,
     max_debt: Option<u64>,
-    /// The calls so far, as members of a file.
-    said: Vec<&'static str>,
+    /// The members that were set so far, by their names in a file.
+    members: Vec<&'static str>,
 }
 
 impl RuleBuilder {
-    /// Counts by this identity; called again, by both together.
+    /// Adds an identity to the key. Several identities form one key.
     pub fn per(mut self, identity: &str) -> RuleBuilder {
         self.rule.key.push(identity.to_owned());
         self
     }
 
-    /// So much: `100/s`, `5/min burst 20`. Called again, both limits hold.
+    /// Sets a limit, such as `100/s` or `5/min burst 20`. Several limits all apply.
     pub fn limit(mut self, rate: &str) -> RuleBuilder {
         self.rates.push(rate.to_owned());
-        self.saying("limit")
+        self.set("limit")
     }
 
-    /// So much for clients of this tier; `unlimited` is a limit too.
+    /// Sets the limit of a tier; `unlimited` is accepted. [`PolicyBuilder::tier_from`] sets the source of the tier.
     pub fn tier(mut self, tier: &str, rate: &str) -> RuleBuilder {
         self.tiers.push((tier.to_owned(), rate.to_owned()));
-        self.saying("tiers")
+        self.set("tiers")
     }
 
-    /// So many under way at once.
+    /// Limits how many requests are in flight at once.
+    ///
+    /// A permit that is neither released nor renewed expires with its lease, which is one minute; a policy file can set
+    /// another (`lease`).
     pub fn concurrency(mut self, permits: u64) -> RuleBuilder {
         self.permits = Some(permits);
-        self.saying("concurrency")
+        self.set("concurrency")
     }
 
-    /// Denies the requests that it is for, and counts nothing.
+    /// Charges the shared budget of this name. A request that matches several rules of one budget is charged once, with
+    /// the largest of their costs.
+    pub fn budget(mut self, name: &str) -> RuleBuilder {
+        self.rule.budget = Some(name.to_owned());
+        self.set("budget")
+    }
+
+    /// Denies the matching requests. The rule has no counter.
     pub fn deny(self) -> RuleBuilder {
-        self.saying("deny")
+        self.set("deny")
     }
 
-    /// Under which algorithm. A token bucket where nothing is said.
+    /// Sets the algorithm. The default is the token bucket.
     pub fn algorithm(mut self, algorithm: AlgorithmKind) -> RuleBuilder {
         self.algorithm = Some(algorithm);
-        self.saying("algorithm")
+        self.set("algorithm")
     }
 
-    /// Delays what comes too fast instead of refusing it, as a leaky bucket
-    /// (no other algorithm goes with it) that holds up to `size` requests: the one that departed last, until the
-    /// next can, and those that wait.
+    /// Delays requests above the rate instead of refusing them, for up to `max_wait`.
+    ///
+    /// The algorithm is the leaky bucket; no other can be combined with a queue. The queue holds up to `size`
+    /// requests: those that wait, and the one that departed last, until the next can depart.
     pub fn queue(mut self, size: u64, max_wait: Duration) -> RuleBuilder {
         self.queue = Some(Queue { size, max_wait: Some(max_wait) });
-        self.saying("queue")
+        self.set("queue")
     }
 
-    /// Only for this path: exact, or with `/*` at the end for all below it.
-    /// Called again, for either.
+    /// Matches requests to this path, or to everything below it with `/*` at the end. With several paths, one of them
+    /// must match.
     pub fn path(mut self, pattern: &str) -> RuleBuilder {
         self.rule.when.paths.push(pattern.to_owned());
-        self.saying("path")
+        self.set("path")
     }
 
-    /// Only for this method. Called again, for either.
+    /// Matches requests with this method. With several methods, one of them must match.
     pub fn method(mut self, method: &str) -> RuleBuilder {
         self.rule.when.methods.push(method.to_ascii_uppercase());
-        self.saying("method")
+        self.set("method")
     }
 
-    /// For requests of which more is asked. Paths and methods are added after it.
+    /// Sets all conditions at once. Call `path` and `method` after it to add to them.
     pub fn when(mut self, when: When) -> RuleBuilder {
         self.rule.when = when;
-        self.saying("when")
+        self.set("when")
     }
 
-    /// What each request costs.
+    /// Sets the cost of each request.
     pub fn cost(mut self, cost: u64) -> RuleBuilder {
         self.rule.cost.source = CostSource::Fixed(cost);
-        self.saying("cost")
+        self.set("cost")
     }
 
-    /// What each request is taken to cost until it is settled.
+    /// Sets the cost of requests to this path, a pattern as in [`path`](RuleBuilder::path). Call it once per path;
+    /// requests to other paths cost 1. If several patterns match, the most specific one applies.
+    pub fn cost_for_path(mut self, pattern: &str, cost: u64) -> RuleBuilder {
+        if let CostSource::Paths { costs, .. } = &mut self.rule.cost.source {
+            costs.push((pattern.to_owned(), cost));
+            return self;
+        }
+        self.rule.cost.source = CostSource::Paths { costs: vec![(pattern.to_owned(), cost)], default: 1 };
+        self.set("cost")
+    }
+
+    /// Sets the estimated cost of each request, which is charged until the request is settled.
     pub fn estimate(mut self, cost: u64) -> RuleBuilder {
         self.rule.cost = Cost { source: CostSource::Estimate(cost), max: MAX_AMOUNT, settled_by: None };
-        self.saying("cost")
+        self.set("cost")
     }
 
-    /// How much a key may owe when costs are settled above their estimate; 0
-    /// for none. As much as its limit holds where nothing is said.
+    /// Sets how much a key may owe when costs are settled above their estimate; 0 for none. The default is the
+    /// capacity of the limit.
     pub fn max_debt(mut self, max_debt: u64) -> RuleBuilder {
         self.max_debt = Some(max_debt);
-        self.saying("max_debt")
+        self.set("max_debt")
     }
 
-    /// Lets so many violations within `span` pass with a warning, and blocks
-    /// for `block`, if given, whoever goes on after so many.
+    /// Sets the escalation: the first `warn_first` violations within `span` pass with a warning. With
+    /// `block = Some((after, duration))`, the first violation after `after` of them blocks the key for `duration`.
+    ///
+    /// A request that passes with a warning is not charged by this rule; other rules charge it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate_policy::rule;
+    ///
+    /// const MINUTE: Duration = Duration::from_secs(60);
+    /// // Of the violations within 10 minutes, the first passes with a warning, the next two are rejected, and the
+    /// // fourth blocks the address for 15 minutes.
+    /// let login = rule("login").per("client_ip").limit("3/min").on_limit(1, 10 * MINUTE, Some((3, 15 * MINUTE)));
+    /// ```
     pub fn on_limit(mut self, warn_first: u64, span: Duration, block: Option<(u64, Duration)>) -> RuleBuilder {
         let block = block.map(|(after, duration)| Block { after, duration_ns: ns(duration) });
         self.rule.on_limit = Some(OnLimit { warn_first, span_ns: ns(span), block });
-        self.saying("on_limit")
+        self.set("on_limit")
     }
 
-    /// Counts and reports, and never refuses.
+    /// Counts and reports without refusing.
     pub fn shadow(mut self) -> RuleBuilder {
         self.rule.shadow = true;
         self
     }
 
-    /// Says nothing of it to clients.
+    /// Sets whether tokens are leased from a shared store. The default is the consistency of the store's settings.
+    pub fn consistency(mut self, consistency: Consistency) -> RuleBuilder {
+        self.rule.consistency = Some(consistency);
+        self.set("consistency")
+    }
+
+    /// Hides the rule from clients.
     pub fn unpublished(mut self) -> RuleBuilder {
         self.rule.publish = false;
         self
     }
 
-    fn saying(mut self, member: &'static str) -> RuleBuilder {
-        self.said.push(member);
+    /// Sets the message in the bodies of refusals by this rule, in place of the default sentence: printable text of at
+    /// most 200 characters.
+    pub fn message(mut self, message: &str) -> RuleBuilder {
+        self.rule.message = Some(message.to_owned());
+        self.set("message")
+    }
+
+    /// Accepts a warning or a note about this rule by its code: it is not among [`CheckedPolicy::warnings`].
+    pub fn accept(mut self, code: &str) -> RuleBuilder {
+        self.rule.accept.push(code.to_owned());
+        self
+    }
+
+    fn set(mut self, member: &'static str) -> RuleBuilder {
+        self.members.push(member);
         self
     }
 }
@@ -166,51 +286,84 @@ impl PolicyBuilder {
         self
     }
 
-    /// Says where an identity is found. A rule may also count by one that is
-    /// not declared: it is what the caller gives with the request, unless its
-    /// name looks like a typing mistake for a known one, which is an error.
+    /// Adds a budget that several rules share.
+    #[must_use]
+    pub fn budget(mut self, budget: BudgetBuilder) -> PolicyBuilder {
+        self.budgets.push(budget);
+        self
+    }
+
+    /// Declares the source of an identity.
+    ///
+    /// A rule may also count by an identity that is not declared: the caller sets its value with the request. A name
+    /// that looks like a misspelt known one is an error. For the tier, see [`PolicyBuilder::tier_from`].
     #[must_use]
     pub fn identity(mut self, name: &str, source: IdentitySource) -> PolicyBuilder {
         self.policy.identities.push(Identity::new(name, source));
         self
     }
 
-    /// The same for an identity whose values are credentials: they become keys only as hashes.
+    /// Sets the source of a client's tier, and the tier of clients whose tier is absent or unknown.
+    ///
+    /// Rules set limits by tier with [`RuleBuilder::tier`]. With [`IdentitySource::Given`] the program sets the tier with
+    /// each request, as an identity named `tier`. A source that clients can choose freely, such as a header, draws the
+    /// warning `untrusted-tier`.
+    #[must_use]
+    pub fn tier_from(mut self, source: IdentitySource, default: &str) -> PolicyBuilder {
+        let source = TierSource::Direct(source);
+        self.policy.tier = Some(Tier { source, default: default.to_owned(), trusted: false });
+        self
+    }
+
+    /// Declares an identity whose values are credentials. They become keys only as hashes.
     #[must_use]
     pub fn secret_identity(mut self, name: &str, source: IdentitySource) -> PolicyBuilder {
         self.policy.identities.push(Identity { secret: true, ..Identity::new(name, source) });
         self
     }
 
-    /// The key with which the values of secret identities are hashed: at least 32 bytes, the same for all instances
-    /// that share a store.
+    /// Sets the key for hashing the values of secret identities: at least 32 bytes, the same on all instances that
+    /// share a store.
     #[must_use]
     pub fn secret_key(mut self, key: impl Into<Vec<u8>>) -> PolicyBuilder {
         self.policy.secret_key = Some(SecretKey(key.into()));
         self
     }
 
-    /// Believes these proxies when they say for whom they speak.
+    /// Adds proxies whose forwarding header is trusted for the client address.
     #[must_use]
     pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = IpNet>) -> PolicyBuilder {
         self.policy.client_ip.trusted_proxies.extend(networks);
         self
     }
 
-    /// Changes anything else of the policy.
+    /// Accepts warnings and notes of this code, wherever they occur: they are not among [`CheckedPolicy::warnings`].
+    #[must_use]
+    pub fn accept(mut self, code: &str) -> PolicyBuilder {
+        self.policy.accept.push(code.to_owned());
+        self
+    }
+
+    /// Changes any other part of the policy.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Policy)) -> PolicyBuilder {
         change(&mut self.policy);
         self
     }
 
-    /// Checks it: what a file would be refused for is an error here, too. What
-    /// is legal but likely wrong is in [`CheckedPolicy::warnings`].
+    /// Checks and returns the policy. The errors are those of a policy file; warnings are in
+    /// [`CheckedPolicy::warnings`].
     pub fn build(mut self) -> Result<CheckedPolicy, PolicyErrors> {
-        for builder in self.rules {
-            let place = Place::top().member("rules").item(self.policy.rules.len());
-            self.policy.rules.push(finish(builder, &place, &mut self.problems));
+        for BudgetBuilder(builder) in self.budgets {
+            let path = PolicyPath::top().member("budgets").member(&builder.rule.name);
+            let Rule { name, key, allowance, consistency, .. } = finish(builder, &path, &mut self.problems);
+            self.policy.budgets.push(Budget { name, key, allowance, consistency });
         }
+        for builder in self.rules {
+            let path = PolicyPath::top().member("rules").item(self.policy.rules.len());
+            self.policy.rules.push(finish(builder, &path, &mut self.problems));
+        }
+        self.policy.resolve_budgets();
         declare_given(&mut self.policy);
         match (self.policy.check(), self.problems.is_empty()) {
             (Ok(policy), true) => Ok(policy),
@@ -223,8 +376,8 @@ impl PolicyBuilder {
     }
 }
 
-/// Declares the identities that rules count by and that are not declared, except for those whose names are nearly
-/// known ones: a rule by `client_pi` would apply to no request.
+/// Declares the identities that rules count by and that are not declared. Names that are almost known ones are left
+/// out: a rule by `client_pi` would apply to no request.
 fn declare_given(policy: &mut Policy) {
     let declared: Vec<String> = policy.identities.iter().map(|identity| identity.name.clone()).collect();
     let known = || BUILT_IN_IDENTITIES.into_iter().chain([TIER]).chain(declared.iter().map(String::as_str));
@@ -237,11 +390,14 @@ fn declare_given(policy: &mut Policy) {
     }
 }
 
-/// An identity that was not declared for its name may be meant all the same.
+/// Replaces hints about the file by the builder call that declares an identity or the tier.
 fn with_declaration(mut problem: Problem) -> Problem {
     if problem.code == codes::UNKNOWN_IDENTITY {
         let hint = problem.hint.take().unwrap_or_default();
-        problem.hint = Some(format!("{hint}\nor declare it with `.identity(..)`, as `IdentitySource::Given`"));
+        problem.hint = Some(format!("{hint}\nor declare it: `.identity(name, IdentitySource::Given)`"));
+    }
+    if problem.code == codes::TIERS_WITHOUT_TIER {
+        problem.hint = Some("set its source: `.tier_from(IdentitySource::Given, \"free\")`".to_owned());
     }
     problem
 }
@@ -252,57 +408,59 @@ fn ns(duration: Duration) -> u64 {
 
 const UNLIMITED: &str = "unlimited";
 
-/// Calls of which the last would win.
-const ONCE: [&str; 7] = ["concurrency", "algorithm", "queue", "max_debt", "when", "cost", "on_limit"];
+/// Members that may be set only once, because the last call would replace the others.
+const ONCE: [&str; 10] =
+    ["budget", "concurrency", "algorithm", "queue", "max_debt", "when", "cost", "on_limit", "message", "consistency"];
 
-/// From the calls of a rule's builder to a rule, with what is wrong about the calls themselves.
+/// Turns the calls of a rule's builder into a rule, and reports conflicts between the calls.
 ///
-/// A file says each member once, and the reader refuses those that exclude each other. Calls can say the same, so the
-/// same is refused here, in the same words. What concerns the finished rule is checked with the policy.
-fn finish(builder: RuleBuilder, place: &Place, problems: &mut Vec<Problem>) -> Rule {
+/// The file reader refuses repeated members and those that exclude each other; this refuses the same calls with the
+/// same messages. The finished rule is checked with the policy.
+fn finish(builder: RuleBuilder, path: &PolicyPath, problems: &mut Vec<Problem>) -> Rule {
     let before = problems.len();
-    let mut finishing = Finishing { builder: &builder, place, problems };
+    let mut finishing = RuleFinisher { builder: &builder, path, problems };
     finishing.repeated();
     let granting = finishing.granting();
     finishing.misplaced(granting);
     let allowance = finishing.allowance(granting);
     let mut rule = Rule { allowance, ..builder.rule };
     if problems.len() > before {
-        // Steps beyond a limit that could not be read are no mistake of their own.
+        // Without a valid limit, the escalation and the consistency would only cause a second error.
         rule.on_limit = None;
+        rule.consistency = None;
     }
     rule
 }
 
-struct Finishing<'b> {
+struct RuleFinisher<'b> {
     builder: &'b RuleBuilder,
-    place: &'b Place,
+    path: &'b PolicyPath,
     problems: &'b mut Vec<Problem>,
 }
 
-impl Finishing<'_> {
+impl RuleFinisher<'_> {
     fn repeated(&mut self) {
-        let said = &self.builder.said;
-        for member in ONCE.into_iter().filter(|once| said.iter().filter(|said| *said == once).count() > 1) {
+        let calls = &self.builder.members;
+        for member in ONCE.into_iter().filter(|once| calls.iter().filter(|call| *call == once).count() > 1) {
             self.wrong(codes::DUPLICATE_MEMBER, member, members::twice(member));
         }
-        // Called in the other order, they add to it.
-        let when = said.iter().rposition(|said| *said == "when").unwrap_or(0);
-        if let Some(lost) = said[..when].iter().find(|said| matches!(**said, "path" | "method")) {
-            let message = format!("`when` is there twice: `.when(..)` replaces what `.{lost}(..)` said before it");
-            let hint = format!("call `.{lost}(..)` after `.when(..)`, or put it into the `When`");
+        // In the other order, the calls add to the conditions.
+        let when = calls.iter().rposition(|call| *call == "when").unwrap_or(0);
+        if let Some(lost) = calls[..when].iter().find(|call| matches!(**call, "path" | "method")) {
+            let message = format!("`when` is given twice: `.when(..)` replaces the earlier `.{lost}(..)`");
+            let hint = format!("call `.{lost}(..)` after `.when(..)`, or set it in the `When`");
             self.wrong(codes::DUPLICATE_MEMBER, "when", (message, hint));
         }
     }
 
-    /// The member that says how much is granted. There must be one, and no other.
+    /// Returns the member that sets what the rule grants. Reports none and several.
     fn granting(&mut self) -> Option<&'static str> {
-        let mut granting = self.builder.said.iter().copied().filter(|said| members::GRANTS.contains(said));
+        let mut granting = self.builder.members.iter().copied().filter(|call| members::GRANTS.contains(call));
         let one = granting.next();
         let other = granting.find(|other| Some(*other) != one);
         match (one, other) {
             (None, _) => {
-                self.problem(codes::CHOOSE_ONE, self.place.clone(), members::none_of("this rule", members::GRANTS));
+                self.problem(codes::CHOOSE_ONE, self.path.clone(), members::none_of("this rule", members::GRANTS));
             }
             (Some(one), Some(other)) => {
                 self.wrong(codes::CHOOSE_ONE, other, members::one_beside(other, one, members::GRANTS));
@@ -313,13 +471,13 @@ impl Finishing<'_> {
     }
 
     fn misplaced(&mut self, granting: Option<&str>) {
-        let RuleBuilder { said, algorithm, queue, .. } = self.builder;
-        let is_of_rates = !matches!(granting, Some("concurrency" | "deny"));
+        let RuleBuilder { members: set, algorithm, queue, .. } = self.builder;
+        let is_of_rates = !matches!(granting, Some("concurrency" | "deny" | "budget"));
         match (algorithm, queue) {
             (Some(AlgorithmKind::Concurrency), _) if is_of_rates => {
                 let known = either(members::ALGORITHMS.iter().map(|(name, _)| *name));
                 let message = format!("expected {known}, found `{}`", AlgorithmKind::Concurrency);
-                let hint = "say `.concurrency(..)` instead of `.limit(..)` to limit how many requests are in flight";
+                let hint = "call `.concurrency(..)` instead of `.limit(..)` to limit how many requests are in flight";
                 return self.wrong(codes::UNKNOWN_WORD, "algorithm", (message, hint.to_owned()));
             }
             (Some(AlgorithmKind::LeakyQueue), None) if is_of_rates => {
@@ -329,8 +487,7 @@ impl Finishing<'_> {
             }
             _ => {}
         }
-        for (member, wrong) in members::misplaced(granting.unwrap_or("limit"), *algorithm, |name| said.contains(&name))
-        {
+        for (member, wrong) in members::misplaced(granting.unwrap_or("limit"), *algorithm, |name| set.contains(&name)) {
             self.wrong(codes::MISPLACED_MEMBER, member, wrong);
         }
     }
@@ -339,56 +496,58 @@ impl Finishing<'_> {
         let builder = self.builder;
         match granting {
             Some("deny") => Allowance::Deny,
+            // `resolve_budgets` copies the grant of the budget.
+            Some("budget") => Allowance::Same(Grant::Unlimited),
             Some("concurrency") => {
                 let permits = Quota::concurrency(builder.permits.unwrap_or(0), Some(DEFAULT_LEASE));
                 Allowance::Same(
-                    self.built(permits, self.place.member("concurrency"))
+                    self.built(permits, self.path.member("concurrency"))
                         .map_or(Grant::Unlimited, |quota| Grant::Limited(vec![quota])),
                 )
             }
             Some("tiers") => {
                 let tiers = builder.tiers.iter().map(|(tier, rate)| {
-                    let place = self.place.member("tiers").member(tier);
-                    (tier.clone(), self.grant(std::slice::from_ref(rate), &place))
+                    let path = self.path.member("tiers").member(tier);
+                    (tier.clone(), self.grant(std::slice::from_ref(rate), &path))
                 });
                 Allowance::Tiers(tiers.collect())
             }
-            _ => Allowance::Same(self.grant(&builder.rates, &self.place.member("limit"))),
+            _ => Allowance::Same(self.grant(&builder.rates, &self.path.member("limit"))),
         }
     }
 
-    /// One rate or `unlimited`, or several rates. What cannot be read is told.
-    fn grant(&mut self, rates: &[String], place: &Place) -> Grant {
+    /// Parses one rate, `unlimited`, or several rates, and reports invalid ones.
+    fn grant(&mut self, rates: &[String], path: &PolicyPath) -> Grant {
         match rates {
             [only] if only.trim().eq_ignore_ascii_case(UNLIMITED) => Grant::Unlimited,
             [] => Grant::Unlimited,
             rates => {
-                let quotas: Vec<Quota> = rates.iter().filter_map(|rate| self.quota(rate, place)).collect();
+                let quotas: Vec<Quota> = rates.iter().filter_map(|rate| self.quota(rate, path)).collect();
                 if quotas.is_empty() { Grant::Unlimited } else { Grant::Limited(quotas) }
             }
         }
     }
 
-    fn quota(&mut self, rate: &str, place: &Place) -> Option<Quota> {
-        let rate = rate.parse::<Rate>().map_err(|error| {
+    fn quota(&mut self, rate: &str, path: &PolicyPath) -> Option<Quota> {
+        let parsed = rate.parse::<Rate>().map_err(|error| {
             let message = format!("not a rate: {}", error.expected());
-            self.problem(codes::BAD_RATE, place.clone(), (message, String::new()));
+            self.problem(codes::BAD_RATE, path.clone(), (message, rate_hint(rate)));
         });
         let RuleBuilder { algorithm, queue, max_debt, .. } = *self.builder;
-        // A queue alone says that the bucket is a leaky one.
+        // A queue without an algorithm implies the leaky bucket.
         let implied = if queue.is_some() { AlgorithmKind::LeakyBucket } else { AlgorithmKind::TokenBucket };
-        self.built(quota_of(rate.ok()?, algorithm.unwrap_or(implied), queue, max_debt), place.clone())
+        self.built(quota_of(parsed.ok()?, algorithm.unwrap_or(implied), queue, max_debt), path.clone())
     }
 
-    fn built(&mut self, quota: Result<Quota, QuotaError>, place: Place) -> Option<Quota> {
-        quota.map_err(|error| self.problem(codes::BAD_QUOTA, place, (error.to_string(), String::new()))).ok()
+    fn built(&mut self, quota: Result<Quota, QuotaError>, path: PolicyPath) -> Option<Quota> {
+        quota.map_err(|error| self.problem(codes::BAD_QUOTA, path, (error.to_string(), String::new()))).ok()
     }
 
-    fn wrong(&mut self, code: &'static str, member: &str, said: members::Said) {
-        self.problem(code, self.place.member(member), said);
+    fn wrong(&mut self, code: &'static str, member: &str, text: members::MessageAndHint) {
+        self.problem(code, self.path.member(member), text);
     }
 
-    fn problem(&mut self, code: &'static str, place: Place, (message, hint): members::Said) {
-        self.problems.push(Problem::new(code, place, message, hint));
+    fn problem(&mut self, code: &'static str, path: PolicyPath, (message, hint): members::MessageAndHint) {
+        self.problems.push(Problem::new(code, path, message, hint));
     }
 }

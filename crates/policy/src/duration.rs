@@ -2,8 +2,8 @@ use std::str::FromStr;
 
 use tollgate_core::Rate;
 
-/// Reads a length of time such as `10min` in nanoseconds, or says at which
-/// character, counted from 0, it stops being one, and what was expected.
+/// Parses a duration such as `10min` and returns it in nanoseconds. An error has the index of the first wrong character,
+/// counted from 0, and a message with what was expected.
 pub fn parse_duration(text: &str) -> Result<u64, (usize, String)> {
     const BEFORE: &str = "1 per ";
     let general = "expected a whole number and a unit (ms, s, min, h, day, week, month, year), such as 2s or 10min";
@@ -16,7 +16,7 @@ pub fn parse_duration(text: &str) -> Result<u64, (usize, String)> {
         Err(error) => {
             let expected = error.expected();
             let column = error.column().saturating_sub(BEFORE.len());
-            // What the core says of periods holds here as well; what it says of rates does not.
+            // Messages of the core about periods are right here too; those about rates are not.
             let fits = expected.contains("a minute or a month") || expected.starts_with("a period");
             Err((column, format!("not a duration: {}", if fits { expected.as_str() } else { general })))
         }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed() {
         for (text, ms) in
             [("500ms", 500), ("2s", 2_000), ("10min", 600_000), ("1 hour", 3_600_000), ("1day", 86_400_000)]
         {
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_says_where() {
+    fn invalid_durations_are_refused_with_the_column() {
         for (text, column, part) in [
             ("", 0, "whole number"),
             ("s", 0, "whole number"),

@@ -1,50 +1,49 @@
-//! Sets of signing keys as identity providers publish them (RFC 7517).
+//! JSON Web Key Sets (RFC 7517), as identity providers publish them.
 //!
-//! What a key is for follows from its type, never from a token: a public key can
-//! not become a shared secret. Keys for something else than the signatures that
-//! are verified here are skipped; a key that says it is for them and cannot be
-//! used is an error, because its tokens would all be refused.
+//! The algorithm of a key follows from its type, never from a token, so a public key cannot become a shared secret.
+//! Keys for other purposes and of unsupported algorithms are skipped. An unusable signing key is an error, because
+//! all of its tokens would be refused.
 
 use serde_json::{Map, Value};
 
 use crate::check::words::quoted;
 use crate::model::{JwtAlgorithm, JwtKey, KeyMaterial, MAX_JWT_KEYS};
 
-/// Shorter moduli are refused by those who verify.
+/// The shortest RSA modulus that the verifier accepts.
 const SHORTEST_RSA_BYTES: usize = 256;
 
-/// Why a text is no set of keys.
+/// Why a text is not a JSON Web Key Set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct JwksError(String);
 
 impl JwtKey {
-    /// Reads a set of keys in JSON: `{"keys": [{"kty": "RSA", "kid": "..", ..}, ..]}`.
+    /// Reads a JSON Web Key Set: `{"keys": [{"kty": "RSA", "kid": "..", ..}, ..]}`.
     pub fn from_jwks(text: &[u8]) -> Result<Vec<JwtKey>, JwksError> {
-        let Ok(Value::Object(set)) = serde_json::from_slice::<Value>(text) else {
-            return Err(JwksError("it is not a JSON object".to_owned()));
-        };
+        let parsed = serde_json::from_slice::<Value>(text);
+        let parsed = parsed.map_err(|error| JwksError(format!("it is not valid JSON: {error}")))?;
+        let Value::Object(set) = parsed else { return Err(JwksError("it is not a JSON object".to_owned())) };
         let Some(Value::Array(listed)) = set.get("keys") else {
-            return Err(JwksError("it has no list `keys`".to_owned()));
+            return Err(JwksError("the list `keys` is missing".to_owned()));
         };
         let mut keys = Vec::new();
         for (at, value) in listed.iter().enumerate() {
             keys.extend(read_key(value).map_err(|why| JwksError(format!("key {}: {why}", name(value, at))))?);
         }
         match keys.len() {
-            0 => Err(JwksError("none of its keys verifies signatures of a known algorithm".to_owned())),
+            0 => Err(JwksError("none of its keys is a signing key of a supported algorithm".to_owned())),
             1..=MAX_JWT_KEYS => Ok(keys),
-            more => Err(JwksError(format!("it has {more} keys for signatures, and may have {MAX_JWT_KEYS}"))),
+            more => Err(JwksError(format!("it has {more} signing keys, and at most {MAX_JWT_KEYS} are supported"))),
         }
     }
 }
 
-/// What a key is called in messages.
+/// The name of a key in messages.
 fn name(key: &Value, at: usize) -> String {
     key.get("kid").and_then(Value::as_str).map_or_else(|| format!("number {}", at + 1), quoted)
 }
 
-/// `None` for a key that is for something else.
+/// Reads one key; `None` for a key that does not sign tokens of a supported algorithm.
 fn read_key(value: &Value) -> Result<Option<JwtKey>, String> {
     let Value::Object(members) = value else { return Err("it is not an object".to_owned()) };
     if !is_for_signatures(members) {
@@ -53,7 +52,7 @@ fn read_key(value: &Value) -> Result<Option<JwtKey>, String> {
     let kid = match members.get("kid") {
         None => None,
         Some(Value::String(kid)) if !kid.is_empty() => Some(kid.clone()),
-        Some(_) => return Err("its `kid` is not a text".to_owned()),
+        Some(_) => return Err("`kid` is not a string".to_owned()),
     };
     let found = match text(members, "kty")? {
         "RSA" => rsa(members)?,
@@ -71,9 +70,9 @@ fn is_for_signatures(members: &Map<String, Value>) -> bool {
     is_used && members.get("key_ops").and_then(Value::as_array).is_none_or(verifies)
 }
 
-type Found = Result<Option<(JwtAlgorithm, KeyMaterial)>, String>;
+type KeyResult = Result<Option<(JwtAlgorithm, KeyMaterial)>, String>;
 
-fn rsa(members: &Map<String, Value>) -> Found {
+fn rsa(members: &Map<String, Value>) -> KeyResult {
     let algorithm = match members.get("alg").map(|alg| alg.as_str().unwrap_or_default()) {
         None | Some("RS256") => JwtAlgorithm::Rs256,
         Some("RS384") => JwtAlgorithm::Rs384,
@@ -83,12 +82,16 @@ fn rsa(members: &Map<String, Value>) -> Found {
     let (n, e) = (bytes(members, "n")?, bytes(members, "e")?);
     let n = n[n.iter().take_while(|byte| **byte == 0).count()..].to_vec();
     if n.len() < SHORTEST_RSA_BYTES {
-        return Err(format!("its modulus has {} bits, and must have at least {}", 8 * n.len(), 8 * SHORTEST_RSA_BYTES));
+        return Err(format!(
+            "the modulus has {} bits, and at least {} are required",
+            8 * n.len(),
+            8 * SHORTEST_RSA_BYTES
+        ));
     }
     Ok(Some((algorithm, KeyMaterial::Rsa { n, e })))
 }
 
-fn elliptic(members: &Map<String, Value>) -> Found {
+fn elliptic(members: &Map<String, Value>) -> KeyResult {
     let (algorithm, alg, length) = match text(members, "crv")? {
         "P-256" => (JwtAlgorithm::Es256, "ES256", 32),
         "P-384" => (JwtAlgorithm::Es384, "ES384", 48),
@@ -97,29 +100,29 @@ fn elliptic(members: &Map<String, Value>) -> Found {
     match members.get("alg").and_then(Value::as_str) {
         None => {}
         Some(other) if other == alg => {}
-        Some("ES256" | "ES384" | "ES512") => return Err("its `alg` is of another curve".to_owned()),
+        Some("ES256" | "ES384" | "ES512") => return Err("`alg` does not match the curve".to_owned()),
         Some(_) => return Ok(None),
     }
     let (x, y) = (bytes(members, "x")?, bytes(members, "y")?);
     if x.len() != length || y.len() != length {
-        return Err(format!("its coordinates must have {length} bytes"));
+        return Err(format!("the coordinates must have {length} bytes"));
     }
     Ok(Some((algorithm, KeyMaterial::Point([&[4][..], &x, &y].concat()))))
 }
 
-fn edwards(members: &Map<String, Value>) -> Found {
+fn edwards(members: &Map<String, Value>) -> KeyResult {
     let is_known = matches!(members.get("alg").map(|alg| alg.as_str()), None | Some(Some("EdDSA" | "Ed25519")));
     if text(members, "crv")? != "Ed25519" || !is_known {
         return Ok(None);
     }
     let x = bytes(members, "x")?;
     if x.len() != 32 {
-        return Err("its `x` must have 32 bytes".to_owned());
+        return Err("`x` must have 32 bytes".to_owned());
     }
     Ok(Some((JwtAlgorithm::EdDsa, KeyMaterial::Point(x))))
 }
 
-fn shared(members: &Map<String, Value>) -> Found {
+fn shared(members: &Map<String, Value>) -> KeyResult {
     let algorithm = match text(members, "alg") {
         Ok("HS256") => JwtAlgorithm::Hs256,
         Ok("HS384") => JwtAlgorithm::Hs384,
@@ -131,15 +134,15 @@ fn shared(members: &Map<String, Value>) -> Found {
 }
 
 fn text<'m>(members: &'m Map<String, Value>, name: &str) -> Result<&'m str, String> {
-    members.get(name).and_then(Value::as_str).ok_or_else(|| format!("it has no text `{name}`"))
+    members.get(name).and_then(Value::as_str).ok_or_else(|| format!("the string `{name}` is missing"))
 }
 
 fn bytes(members: &Map<String, Value>, name: &str) -> Result<Vec<u8>, String> {
     let decoded = from_base64url(text(members, name)?).filter(|bytes| !bytes.is_empty());
-    decoded.ok_or_else(|| format!("its `{name}` is not base64url"))
+    decoded.ok_or_else(|| format!("`{name}` is not base64url"))
 }
 
-/// Without padding, as keys are written; padding at the end is forgiven.
+/// Decodes base64url. Keys are written without padding; padding at the end is accepted.
 fn from_base64url(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=').as_bytes();
     if digits.len() % 4 == 1 {
@@ -183,7 +186,7 @@ mod tests {
         r#"{"kty":"OKP","crv":"Ed25519","kid":"ed","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
 
     #[test]
-    fn base64url_is_read_as_it_is_written() {
+    fn base64url_is_decoded() {
         for (text, bytes) in [("", &b""[..]), ("Zg", b"f"), ("Zm8", b"fo"), ("Zm9v", b"foo"), ("-_8", b"\xfb\xff")] {
             assert_eq!(from_base64url(text).as_deref(), Some(bytes), "{text}");
         }
@@ -193,19 +196,19 @@ mod tests {
     }
 
     #[test]
-    fn the_type_of_a_key_fixes_its_algorithm() {
+    fn key_type_determines_the_algorithm() {
         let keys = read(&format!(r#"{EDWARDS},{{"kty":"oct","alg":"HS256",{SECRET}}}"#)).unwrap();
         assert_eq!(
             keys.iter().map(|key| key.algorithm).collect::<Vec<_>>(),
             [JwtAlgorithm::EdDsa, JwtAlgorithm::Hs256]
         );
         assert_eq!(keys[0].kid.as_deref(), Some("ed"));
-        // A public key that calls itself a secret's algorithm is none.
+        // A public key with the algorithm of a shared secret is skipped.
         assert!(read(&EDWARDS.replace(r#""kid""#, r#""alg":"HS256","kid""#)).is_err());
     }
 
     #[test]
-    fn what_is_for_something_else_is_skipped_and_what_is_broken_is_told() {
+    fn other_keys_are_skipped_and_broken_keys_are_reported() {
         let elsewhere = r#"{"kty":"RSA","use":"enc","n":"AA","e":"AQAB"},{"kty":"EC","crv":"P-521"},{"kty":"new"},
             {"kty":"RSA","alg":"PS256"},{"kty":"oct","key_ops":["sign"]}"#;
         assert_eq!(read(&format!("{elsewhere},{EDWARDS}")).unwrap().len(), 1);
@@ -214,19 +217,19 @@ mod tests {
             ("", "none of its keys"),
             (elsewhere, "none of its keys"),
             ("7", "key number 1: it is not an object"),
-            ("{}", "no text `kty`"),
+            ("{}", "the string `kty` is missing"),
             (r#"{"kty":"oct","k":"AAAA"}"#, "a shared secret needs `alg`"),
-            (r#"{"kty":"RSA","n":"AQAB","e":"AQAB"}"#, "its modulus has 24 bits"),
-            (r#"{"kty":"RSA","n":"A!","e":"AQAB"}"#, "its `n` is not base64url"),
+            (r#"{"kty":"RSA","n":"AQAB","e":"AQAB"}"#, "the modulus has 24 bits"),
+            (r#"{"kty":"RSA","n":"A!","e":"AQAB"}"#, "`n` is not base64url"),
             (r#"{"kty":"EC","crv":"P-256","x":"AAAA","y":"AAAA"}"#, "must have 32 bytes"),
-            (r#"{"kty":"EC","crv":"P-256","alg":"ES384","x":"AAAA","y":"AAAA"}"#, "of another curve"),
-            (&short, "key `ed`: its `x` must have 32 bytes"),
+            (r#"{"kty":"EC","crv":"P-256","alg":"ES384","x":"AAAA","y":"AAAA"}"#, "does not match the curve"),
+            (&short, "key `ed`: `x` must have 32 bytes"),
         ] {
             let error = read(keys).unwrap_err();
             assert!(error.contains(why), "{keys}: {error}");
         }
         let many = vec![EDWARDS; MAX_JWT_KEYS + 1].join(",");
-        assert!(read(&many).unwrap_err().contains("17 keys"));
+        assert!(read(&many).unwrap_err().contains("17 signing keys"));
         for text in ["", "[]", "{}", r#"{"keys":{}}"#, "{\"keys\":["] {
             assert!(JwtKey::from_jwks(text.as_bytes()).is_err(), "{text}");
         }

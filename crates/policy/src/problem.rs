@@ -1,83 +1,83 @@
-//! What is wrong with a policy, and a policy in which nothing is.
+//! Problems of a policy, and policies without errors.
 
 use std::fmt;
 use std::ops::Deref;
 
-use crate::check;
+use crate::check::{self, Remarks};
 use crate::model::Policy;
 
-/// Something wrong with a policy, or likely wrong: what, where in it, and how to repair it.
+/// An error, warning or note about a policy, with its path and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Its short name, under which the documentation explains it.
+    /// The code, under which the documentation explains it.
     pub code: &'static str,
-    /// Where in the policy.
-    pub place: Place,
-    /// What is wrong and what was expected.
+    /// The part of the policy that it is about.
+    pub path: PolicyPath,
+    /// What is wrong, and what was expected.
     pub message: String,
     /// How to repair it.
     pub hint: Option<String>,
 }
 
-/// The way from the top of a policy to one part of it: `rules[3].key[0]`.
+/// The path of a part of a policy, as in `rules[3].key[0]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place(pub Vec<Step>);
+pub struct PolicyPath(pub Vec<PolicyPathStep>);
 
-/// One step of a [`Place`].
+/// One step of a [`PolicyPath`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum PolicyPathStep {
     /// The member of this name.
     Member(String),
-    /// The item at this position, counted from 0.
+    /// The item at this index, counted from 0.
     Item(usize),
 }
 
 impl Problem {
-    /// An empty hint is none.
+    /// Creates a problem. An empty hint means no hint.
     pub(crate) fn new(
         code: &'static str,
-        place: Place,
+        path: PolicyPath,
         message: impl Into<String>,
         hint: impl Into<String>,
     ) -> Problem {
         let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
-        Problem { code, place, message: message.into(), hint }
+        Problem { code, path, message: message.into(), hint }
     }
 }
 
-impl Place {
-    /// The policy as a whole.
+impl PolicyPath {
+    /// Returns the path of the whole policy.
     #[must_use]
-    pub fn top() -> Place {
-        Place::default()
+    pub fn top() -> PolicyPath {
+        PolicyPath::default()
     }
 
-    /// A member of what is here.
+    /// Returns the path of a member of this part.
     #[must_use]
-    pub fn member(&self, name: &str) -> Place {
-        self.then(Step::Member(name.to_owned()))
+    pub fn member(&self, name: &str) -> PolicyPath {
+        self.then(PolicyPathStep::Member(name.to_owned()))
     }
 
-    /// An item of the list that is here.
+    /// Returns the path of an item of the list at this path.
     #[must_use]
-    pub fn item(&self, position: usize) -> Place {
-        self.then(Step::Item(position))
+    pub fn item(&self, position: usize) -> PolicyPath {
+        self.then(PolicyPathStep::Item(position))
     }
 
-    fn then(&self, step: Step) -> Place {
+    fn then(&self, step: PolicyPathStep) -> PolicyPath {
         let mut steps = self.0.clone();
         steps.push(step);
-        Place(steps)
+        PolicyPath(steps)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PolicyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, step) in self.0.iter().enumerate() {
             match step {
-                Step::Member(name) if at == 0 => f.write_str(name)?,
-                Step::Member(name) => write!(f, ".{name}")?,
-                Step::Item(position) => write!(f, "[{position}]")?,
+                PolicyPathStep::Member(name) if at == 0 => f.write_str(name)?,
+                PolicyPathStep::Member(name) => write!(f, ".{name}")?,
+                PolicyPathStep::Item(position) => write!(f, "[{position}]")?,
             }
         }
         Ok(())
@@ -86,8 +86,8 @@ impl fmt::Display for Place {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.place.0.is_empty() {
-            write!(f, "{}: ", self.place)?;
+        if !self.path.0.is_empty() {
+            write!(f, "{}: ", self.path)?;
         }
         f.write_str(&self.message)?;
         match &self.hint {
@@ -97,34 +97,47 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A policy in which every name exists and every part fits the others.
+/// A policy without errors: every name exists, and no part contradicts another. [`Policy::check`] creates it.
 #[derive(Clone, Debug)]
 pub struct CheckedPolicy {
     policy: Policy,
-    warnings: Vec<Problem>,
+    remarks: Remarks,
 }
 
-/// Everything that is wrong with a policy.
+/// All errors of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyErrors(pub Vec<Problem>);
 
 impl Policy {
-    /// Checks what concerns several parts at once. All errors are told, not only the first.
-    pub fn check(self) -> Result<CheckedPolicy, PolicyErrors> {
+    /// Checks the policy. Returns all errors, not only the first.
+    pub fn check(mut self) -> Result<CheckedPolicy, PolicyErrors> {
+        self.resolve_budgets();
         let errors = check::errors(&self);
         if !errors.is_empty() {
             return Err(PolicyErrors(errors));
         }
-        let warnings = check::warnings(&self);
-        Ok(CheckedPolicy { policy: self, warnings })
+        let remarks = check::remarks(&self);
+        Ok(CheckedPolicy { policy: self, remarks })
     }
 }
 
 impl CheckedPolicy {
-    /// What is legal but likely wrong.
+    /// Returns the warnings: settings that are valid but likely mistakes.
     #[must_use]
     pub fn warnings(&self) -> &[Problem] {
-        &self.warnings
+        &self.remarks.warnings
+    }
+
+    /// Returns the notes: facts about the policy, for information.
+    #[must_use]
+    pub fn notes(&self) -> &[Problem] {
+        &self.remarks.notes
+    }
+
+    /// Returns the warnings and notes that the policy accepts by their codes.
+    #[must_use]
+    pub fn accepted(&self) -> &[Problem] {
+        &self.remarks.accepted
     }
 }
 

@@ -1,147 +1,153 @@
-//! What each rule promises: the most that can pass, in any span of time.
+//! The promises of rules: upper bounds of what passes in any span of time.
 //!
-//! The figures are upper bounds, for one key, in one process or one shared
-//! store, with nothing given back. They are those of
-//! [`most_admitted`], to which the algorithms are held by
-//! their tests; nothing here computes a limit a second time.
+//! The figures are for one key, in one process or one shared store, without refunds. They come from [`max_admitted`],
+//! which the tests of the algorithms verify; nothing here computes a limit a second time.
 
 mod bound;
 mod display;
+mod lease;
 pub(crate) mod shown;
 pub(crate) mod words;
 
-use tollgate_core::Quota;
+use tollgate_core::{NotLeased, Quota};
 
-use crate::model::{CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
+use crate::model::{Consistency, CostSource, FailureMode, Grant, Policy, Rule, StoreSettings};
 
 use bound::Costs;
-pub use bound::{Bound, Debt, Most};
+pub use bound::{AdmissionBound, DebtBound, MostAdmitted};
+pub use lease::LeaseBound;
 use shown::shown;
 pub use words::{ANY_SPAN, algorithm as algorithm_words, limit as limit_words, most as most_words};
 
 #[cfg(doc)]
-use tollgate_core::most_admitted;
+use tollgate_core::max_admitted;
 
-/// What one rule promises. Displayed as a block of lines, without a line end at the end.
+/// The promise of one rule. It displays as a block of lines, without a final line end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// The rule's name.
+    /// The name of the rule.
     pub rule: String,
-    /// Which requests it is for, each condition in words; all hold. None: all requests.
+    /// The conditions of the rule in words, all of which must hold. Empty for all requests.
     pub when: Vec<String>,
-    /// The identities by which it counts. None: everybody together.
+    /// The identities that the rule counts by. Empty if all clients share one counter.
     pub key: Vec<String>,
-    /// What its figures count.
+    /// The budget that the rule charges. The figures are then for all rules of the budget together.
+    pub budget: Option<String>,
+    /// The unit of the figures.
     pub unit: Unit,
-    /// It denies every request that it is for, and counts nothing: there are no grants.
+    /// Whether the rule denies its requests. It then has no grants and counts nothing.
     pub deny: bool,
-    /// It refuses nobody. The figures are those that would hold if it were enforced.
+    /// Whether the rule never refuses. The figures are those that would apply if it were enforced.
     pub shadow: bool,
-    /// What it grants, and to whom. Those who are granted the same stand together.
+    /// The grants. Clients with equal grants share one entry.
     pub grants: Vec<GrantPromise>,
-    /// Whether requests can cost something else than 1.
+    /// Whether a request can cost something other than 1.
     pub says_cost: bool,
-    /// How many pass with a warning.
+    /// The requests that pass with a warning.
     pub warned: Option<Warned>,
-    /// Who is turned away altogether, and for how long.
+    /// The block after too many violations.
     pub blocked: Option<Blocked>,
-    /// What happens while a shared store fails; `None` where the counters are in the process, or there are none.
-    pub on_failure: Option<OnFailure>,
+    /// How requests are decided while a shared store fails; `None` if the counters are in the process, or there are none.
+    pub on_failure: Option<FailureMode>,
+    /// Whether tokens are leased from a shared store; `None` if the counters are in the process, or there are none.
+    pub consistency: Option<Consistency>,
+    /// The length of a generation of leases; `None` if no tokens are leased.
+    pub lease_ns: Option<u64>,
 }
 
-/// What figures count.
+/// The unit of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Requests, each of which costs 1 unless a caller says otherwise.
+    /// Requests. Each costs 1, unless a caller states another cost.
     Requests,
-    /// What requests cost.
+    /// The cost of requests.
     Cost,
 }
 
-/// What some clients are promised.
+/// The promise for some clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantPromise {
-    /// To whom.
-    pub whose: Vec<Whose>,
-    /// All of these at once. None: unlimited.
+    /// The clients.
+    pub whose: Vec<GrantedTo>,
+    /// The limits, all of which apply. Empty for unlimited.
     pub limits: Vec<LimitPromise>,
 }
 
-/// To whom something is granted.
+/// The clients that a grant is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// To everybody who is not named otherwise.
+pub enum GrantedTo {
+    /// All clients that no other grant of the rule is for.
     Everybody,
-    /// To the clients of this tier.
+    /// The clients of this tier.
     Tier(String),
-    /// To the keys that these patterns mean, one for each part of the key.
+    /// The keys that match these patterns, one for each part of the key.
     Keys(Vec<String>),
 }
 
-/// What one quota promises.
+/// The promise of one quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitPromise {
     /// The quota.
     pub quota: Quota,
-    /// The most that it lets pass.
-    pub bound: Bound,
-    /// How long a request of [`refusal_cost`](LimitPromise::refusal_cost) can
-    /// be refused, if nothing else is spent meanwhile; `None` if that depends on
-    /// others, or if no request can pass.
+    /// The most that the quota admits.
+    pub bound: AdmissionBound,
+    /// The longest time for which a request of [`refusal_cost`](LimitPromise::refusal_cost) can be refused, if nothing
+    /// else is charged meanwhile; `None` if it depends on other requests, or if no request can pass.
     pub longest_refusal_ns: Option<u64>,
-    /// The largest cost that the rule charges and that can be admitted; where
-    /// callers say what a request costs, 1.
+    /// The largest cost that the rule charges and that can be admitted; 1 if callers state the cost.
     pub refusal_cost: u64,
-    /// A request that costs more than this is refused for ever; `None` where
-    /// the rule charges no such cost.
+    /// The cost above which a request is always refused; `None` if the rule charges no such cost.
     pub never_above: Option<u64>,
-    /// What is added where costs are settled above their estimate; `None` where none are.
-    pub debt: Option<Debt>,
-    /// What each instance grants on its own while the store fails.
-    pub share: Option<Share>,
+    /// The debt, if costs can be settled above their estimate.
+    pub debt: Option<DebtBound>,
+    /// The share that each instance grants while the store fails.
+    pub share: Option<FallbackShare>,
+    /// The leases of its tokens, or why they are not leased; `None` if the rule is exact.
+    pub lease: Option<Result<LeaseBound, NotLeased>>,
 }
 
-/// What an instance grants on its own.
+/// The share of a quota that one instance grants while the store fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// The quota, scaled.
+pub struct FallbackShare {
+    /// The scaled quota.
     pub quota: Quota,
-    /// The most that it lets pass.
-    pub bound: Bound,
-    /// How long it can refuse a request of [`refusal_cost`](Share::refusal_cost); see [`LimitPromise`].
+    /// The most that the scaled quota admits.
+    pub bound: AdmissionBound,
+    /// The longest time for which a request of [`refusal_cost`](FallbackShare::refusal_cost) can be refused; see
+    /// [`LimitPromise::longest_refusal_ns`].
     pub longest_refusal_ns: Option<u64>,
-    /// The largest cost that it can admit of those that the rule charges.
+    /// The largest cost that the rule charges and that the share can admit.
     pub refusal_cost: u64,
 }
 
-/// How many requests beyond the limit pass with a warning.
+/// The requests above the limit that pass with a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Warned {
-    /// So many.
+    /// The number of requests.
     pub first: u64,
-    /// In any span of this length.
+    /// The length of the span, which may begin at any time.
     pub within_ns: u64,
 }
 
-/// Who is turned away altogether.
+/// The block of a key after too many violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// Whoever goes on after so many requests beyond the limit.
+    /// The number of requests above the limit after which the next one starts the block.
     pub after: u64,
-    /// Within a span of this length.
+    /// The length of the span in which they are counted.
     pub within_ns: u64,
-    /// For so long.
+    /// The duration of the block.
     pub for_ns: u64,
 }
 
-/// What each rule of a policy promises, in the order of the rules.
+/// Returns the promise of each rule of a policy, in the order of the rules.
 #[must_use]
 pub fn promises(policy: &Policy) -> Vec<Promise> {
     shown(policy).iter().map(|rule| Promise::of(rule, &policy.store)).collect()
 }
 
 impl Promise {
-    /// What a rule promises whose counters live in that store.
+    /// Returns the promise of a rule whose counters are in this store.
     #[must_use]
     pub fn of(rule: &Rule, store: &StoreSettings) -> Promise {
         let warned = rule
@@ -150,7 +156,7 @@ impl Promise {
             .map(|on_limit| Warned { first: on_limit.warn_first, within_ns: on_limit.span_ns });
         let blocked = rule.on_limit.and_then(|on_limit| {
             let block = on_limit.block?;
-            // Whoever is still warned is not blocked.
+            // A key that still gets warnings is not blocked.
             let after = block.after.max(on_limit.warn_first);
             Some(Blocked { after, within_ns: on_limit.span_ns, for_ns: block.duration_ns })
         });
@@ -159,14 +165,21 @@ impl Promise {
             StoreSettings::Memory(_) | StoreSettings::Redis(_) => None,
         };
         let share = match (store, on_failure) {
-            (StoreSettings::Redis(redis), Some(OnFailure::Local)) => Some(redis.fallback_share),
+            (StoreSettings::Redis(redis), Some(FailureMode::Local)) => Some(redis.fallback_share),
             _ => None,
         };
-        let conditions = Conditions { rule, warned, share };
+        let lease_ns = rule.lease_ns(store);
+        let consistency = match store {
+            StoreSettings::Redis(_) if lease_ns.is_some() => Some(Consistency::Leased),
+            StoreSettings::Redis(_) if !rule.denies() => Some(Consistency::Exact),
+            StoreSettings::Memory(_) | StoreSettings::Redis(_) => None,
+        };
+        let conditions = PromiseContext { rule, warned, share, lease_ns };
         Promise {
             rule: rule.name.clone(),
             when: words::conditions(&rule.when),
             key: rule.key.clone(),
+            budget: rule.budget.clone(),
             unit: unit(rule),
             deny: rule.denies(),
             shadow: rule.shadow,
@@ -175,11 +188,13 @@ impl Promise {
             warned,
             blocked,
             on_failure,
+            consistency,
+            lease_ns,
         }
     }
 
-    /// The longest that a request can be refused, by a limit or a block, if
-    /// nobody else spends meanwhile; `None` if it refuses nobody, or nobody knows.
+    /// Returns the longest time for which a limit or a block can refuse a request, if nothing else is charged meanwhile;
+    /// `None` if the rule never refuses, or if it depends on other requests.
     #[must_use]
     pub fn longest_refusal_ns(&self) -> Option<u64> {
         if self.shadow {
@@ -193,7 +208,7 @@ impl Promise {
 }
 
 impl LimitPromise {
-    /// How long a request of its `refusal_cost` can be refused, also where all is owed that may be.
+    /// Returns the longest time for which a request of `refusal_cost` can be refused, including under full debt.
     fn longest_with_debt_ns(&self) -> Option<u64> {
         let owing_ns = self.debt.and_then(|debt| debt.longest_refusal_ns);
         self.longest_refusal_ns.map(|longest_ns| longest_ns.max(owing_ns.unwrap_or(0)))
@@ -201,72 +216,74 @@ impl LimitPromise {
 }
 
 impl GrantPromise {
-    /// Whether nothing limits it.
+    /// Whether there is no limit.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.limits.is_empty()
     }
 }
 
-/// What the promises of a rule's quotas depend on besides the quotas.
-struct Conditions<'a> {
+/// The inputs of a rule's promises other than the quotas.
+struct PromiseContext<'a> {
     rule: &'a Rule,
     warned: Option<Warned>,
     share: Option<(u32, u32)>,
+    lease_ns: Option<u64>,
 }
 
-impl Conditions<'_> {
-    fn grant(&self, whose: Vec<Whose>, grant: &Grant) -> GrantPromise {
+impl PromiseContext<'_> {
+    fn grant(&self, whose: Vec<GrantedTo>, grant: &Grant) -> GrantPromise {
         let costs = Costs::of(&self.rule.cost, grant.quotas());
         let mut shares = self.shares(grant.quotas()).into_iter();
         let limits = grant.quotas().iter().map(|quota| self.limit(quota, costs, shares.next())).collect();
         GrantPromise { whose, limits }
     }
 
-    fn limit(&self, quota: &Quota, costs: Costs, share: Option<Share>) -> LimitPromise {
-        let Share { quota, bound, longest_refusal_ns, refusal_cost } = self.figures(quota, costs);
-        let debt = Debt::of(self.rule, &quota, refusal_cost);
+    fn limit(&self, quota: &Quota, costs: Costs, share: Option<FallbackShare>) -> LimitPromise {
+        let FallbackShare { quota, bound, longest_refusal_ns, refusal_cost } = self.figures(quota, costs);
+        let debt = DebtBound::of(self.rule, &quota, refusal_cost);
         let never_above = costs.never_above;
-        LimitPromise { quota, bound, longest_refusal_ns, refusal_cost, never_above, debt, share }
+        let lease = self.lease_ns.map(|lease_ns| LeaseBound::of(&quota, lease_ns));
+        LimitPromise { quota, bound, longest_refusal_ns, refusal_cost, never_above, debt, share, lease }
     }
 
-    /// For each quota what an instance grants on its own, if it does.
-    fn shares(&self, quotas: &[Quota]) -> Vec<Share> {
+    /// Returns the fallback share of each quota, if the rule has one.
+    fn shares(&self, quotas: &[Quota]) -> Vec<FallbackShare> {
         let Some(share) = self.share else { return Vec::new() };
         let shares: Vec<Quota> = quotas.iter().map(|quota| quota.share(share)).collect();
         let costs = Costs::of(&self.rule.cost, &shares);
         shares.iter().map(|quota| self.figures(quota, costs)).collect()
     }
 
-    /// What a quota lets pass, and how long the largest cost that can be admitted is refused.
-    fn figures(&self, quota: &Quota, costs: Costs) -> Share {
+    /// Returns what a quota admits, and how long it refuses the largest cost that can be admitted.
+    fn figures(&self, quota: &Quota, costs: Costs) -> FallbackShare {
         let refusal_cost = costs.largest_admitted.unwrap_or(1);
-        let bound = Bound::of(quota, self.warned, refusal_cost);
+        let bound = AdmissionBound::of(quota, self.warned, refusal_cost);
         let longest_refusal_ns = costs.largest_admitted.and_then(|cost| bound::longest_refusal_ns(quota, cost, false));
-        Share { quota: *quota, bound, longest_refusal_ns, refusal_cost }
+        FallbackShare { quota: *quota, bound, longest_refusal_ns, refusal_cost }
     }
 }
 
-/// The rule's grants, each with all to whom it is made.
-fn grants(rule: &Rule) -> Vec<(Vec<Whose>, &Grant)> {
-    let mut grants: Vec<(Vec<Whose>, &Grant)> = Vec::new();
-    let mut add = |whose: Whose, grant| match grants.iter_mut().find(|(_, known)| *known == grant) {
+/// Returns the different grants of a rule, each with the clients that it is for.
+fn grants(rule: &Rule) -> Vec<(Vec<GrantedTo>, &Grant)> {
+    let mut grants: Vec<(Vec<GrantedTo>, &Grant)> = Vec::new();
+    let mut add = |whose: GrantedTo, grant| match grants.iter_mut().find(|(_, known)| *known == grant) {
         Some((all, _)) => all.push(whose),
         None => grants.push((vec![whose], grant)),
     };
     for (tier, grant) in rule.allowance.grants() {
-        add(tier.map_or(Whose::Everybody, |tier| Whose::Tier(tier.to_owned())), grant);
+        add(tier.map_or(GrantedTo::Everybody, |tier| GrantedTo::Tier(tier.to_owned())), grant);
     }
     for exception in &rule.overrides {
         let patterns = exception.key.iter().map(|pattern| pattern.0.clone()).collect();
-        add(Whose::Keys(patterns), &exception.grant);
+        add(GrantedTo::Keys(patterns), &exception.grant);
     }
     grants
 }
 
 fn unit(rule: &Rule) -> Unit {
     match rule.cost.source {
-        CostSource::OfTheRequest | CostSource::Fixed(1) => Unit::Requests,
+        CostSource::OfTheRequest | CostSource::Fixed(1) if rule.budget.is_none() => Unit::Requests,
         _ => Unit::Cost,
     }
 }

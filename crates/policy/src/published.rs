@@ -1,102 +1,100 @@
-//! What an API's documentation should tell clients about its limits.
+//! The public part of a policy, for the documentation of an API.
 //!
-//! Only what clients need to behave: rules that are published and enforced,
-//! in plain words. Who is on a list, who has a limit of their own, which
-//! headers tell clients apart and where counters live is nobody's business,
-//! so nothing of it is ever read here.
+//! It has only what clients need: the rules that are published and enforced, in plain words. Access lists, overrides,
+//! the headers that identify clients and the store are confidential, so this module never reads them.
 
 use tollgate_core::{AlgorithmKind, Quota};
 
-use crate::model::{ClientIp, Cost, CostSource, FieldSet, OnLimit, Policy, Reset, Rule, When};
+use crate::model::{ClientIp, Cost, CostSource, FieldSet, OnLimit, Policy, ResetFormat, Rule, When};
 use crate::promise::words::{either, list, number, requests, span};
 
-/// The limits of a policy, as clients may know them.
+/// The limits of a policy that are public.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
     /// The rules, in the order of the policy.
     pub rules: Vec<PublishedRule>,
-    /// The response fields that clients see, with what they mean.
+    /// The response fields that clients get, with their meaning.
     pub fields: Vec<PublishedField>,
-    /// How a client should behave, a sentence each.
+    /// Advice for clients, in sentences.
     pub advice: Vec<String>,
 }
 
-/// One rule.
+/// A published rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedRule {
-    /// Its name, as in response fields and refusals.
+    /// The name, as in response fields and refusals.
     pub name: String,
-    /// Whether the requests that it applies to are denied. There are no grants then, and nothing is counted.
+    /// Whether the rule denies its requests. It then has no grants and counts nothing.
     pub denies: bool,
-    /// What it counts: `each user`; empty where it denies.
+    /// What the rule counts by: `each user`; empty if it denies.
     pub counts: String,
-    /// For which requests, in words: `POST requests to /auth/login`.
+    /// The requests that the rule applies to: `POST requests to /auth/login`.
     pub applies_to: String,
-    /// The methods; none for all.
+    /// The methods; empty for all.
     pub methods: Vec<String>,
-    /// The hosts; none for all.
+    /// The hosts; empty for all.
     pub hosts: Vec<String>,
-    /// The path patterns; none for all.
+    /// The path patterns; empty for all.
     pub paths: Vec<String>,
-    /// How much is granted, and to whom.
+    /// The limits, by tier.
     pub grants: Vec<PublishedGrant>,
-    /// What a request counts, where it is not simply 1.
+    /// The cost of a request, if it is not always 1.
     pub cost: Option<String>,
-    /// What happens beyond the limit, a sentence each.
+    /// What happens above the limit, in sentences.
     pub beyond: Vec<String>,
 }
 
-/// How much is granted to some clients.
+/// The limits of some clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedGrant {
-    /// The tier; `None` where it is the same for everybody.
+    /// The tier; `None` if the limits are the same for all clients.
     pub tier: Option<String>,
-    /// Whether clients have this tier unless they are known to have another.
+    /// Whether this is the tier of clients whose tier is absent or unknown.
     pub is_default: bool,
-    /// All of these at once. None: unlimited.
+    /// The limits, all of which apply. Empty for unlimited.
     pub limits: Vec<PublishedLimit>,
 }
 
-/// One limit.
+/// A published limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedLimit {
-    /// So many in the window; under concurrency, at once.
+    /// The number of requests in the window; for concurrency, at once.
     pub limit: u64,
-    /// How many can come at once, where that is not the limit.
+    /// The number of requests that can pass at once, for algorithms with a burst.
     pub burst: Option<u64>,
     /// The window; `None` for concurrency.
     pub window_ns: Option<u64>,
-    /// The algorithm's name.
+    /// The algorithm.
     pub algorithm: AlgorithmKind,
     /// The limit in words: `60 requests a minute, 100 at once`.
     pub summary: String,
-    /// How it counts, in one plain sentence.
+    /// How the limit counts, in one sentence.
     pub explanation: String,
 }
 
-/// A response field.
+/// A response field and its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishedField {
-    /// Its name.
+    /// The name of the field.
     pub name: &'static str,
-    /// What it tells.
+    /// The meaning of its value.
     pub meaning: &'static str,
 }
 
 impl Published {
-    /// What of a policy clients may know.
+    /// Returns the public part of a policy.
     #[must_use]
     pub fn of(policy: &Policy) -> Published {
         let limits = |rule: &&Rule| rule.allowance.quotas().next().is_some();
-        let is_told = |rule: &&Rule| rule.publish && !rule.shadow && (rule.denies() || limits(rule));
-        let told: Vec<&Rule> = policy.rules.iter().filter(is_told).collect();
-        let any_warns = told.iter().any(|rule| rule.on_limit.is_some_and(|on_limit| on_limit.warn_first > 0));
-        let any_limits = told.iter().any(limits);
-        let any_at_once = told.iter().any(|rule| has_limit(rule, AlgorithmKind::Concurrency));
+        let is_public = |rule: &&Rule| rule.publish && !rule.shadow && (rule.denies() || limits(rule));
+        let public: Vec<&Rule> = policy.rules.iter().filter(is_public).collect();
+        let any_warns = public.iter().any(|rule| rule.on_limit.is_some_and(|on_limit| on_limit.warn_first > 0));
+        let any_limits = public.iter().any(limits);
+        let any_concurrency = public.iter().any(|rule| has_limit(rule, AlgorithmKind::Concurrency));
         Published {
             fields: if any_limits { fields(policy, any_warns) } else { Vec::new() },
-            advice: if any_limits { advice(policy, any_at_once) } else { Vec::new() },
-            rules: told.into_iter().map(|rule| PublishedRule::of(rule, policy)).collect(),
+            advice: if any_limits { advice(policy, any_concurrency) } else { Vec::new() },
+            rules: public.into_iter().map(|rule| PublishedRule::of(rule, policy)).collect(),
         }
     }
 }
@@ -104,7 +102,7 @@ impl Published {
 impl PublishedRule {
     fn of(rule: &Rule, policy: &Policy) -> PublishedRule {
         let default_tier = policy.tier.as_ref().map(|tier| tier.default.as_str());
-        // Overrides are between the operator and the clients that have them.
+        // Overrides are confidential.
         let grants = rule.allowance.grants().map(|(tier, grant)| PublishedGrant {
             tier: tier.map(str::to_owned),
             is_default: tier.is_some() && tier == default_tier,
@@ -119,7 +117,9 @@ impl PublishedRule {
             hosts: rule.when.hosts.clone(),
             paths: rule.when.paths.clone(),
             grants: grants.collect(),
-            cost: cost(&rule.cost),
+            cost: shared(rule).into_iter().fold(cost(&rule.cost), |cost, shared| {
+                Some(cost.map_or_else(|| shared.clone(), |cost| format!("{cost} {shared}")))
+            }),
             beyond: beyond(rule),
         }
     }
@@ -145,21 +145,21 @@ fn has_limit(rule: &Rule, kind: AlgorithmKind) -> bool {
     rule.allowance.quotas().any(|quota| quota.kind() == kind)
 }
 
+/// What happens above the limit, in sentences.
 fn beyond(rule: &Rule) -> Vec<String> {
     if rule.denies() {
-        return vec!["They are refused with status 403; to try again does not help.".to_owned()];
+        return vec!["They are refused with status 403; a retry does not help.".to_owned()];
     }
     let mut beyond = Vec::new();
     let queues = has_limit(rule, AlgorithmKind::LeakyQueue);
     if queues {
         beyond.push(
-            "Requests that come too fast wait for their turn; when the queue is full they are refused with status 429."
-                .to_owned(),
+            "Requests above the rate wait in a queue; when it is full, they are refused with status 429.".to_owned(),
         );
     }
     let Some(OnLimit { warn_first, span_ns, block }) = rule.on_limit else {
         if !queues {
-            beyond.push("Requests beyond it are refused with status 429.".to_owned());
+            beyond.push("Requests above the limit are refused with status 429.".to_owned());
         }
         return beyond;
     };
@@ -167,7 +167,7 @@ fn beyond(rule: &Rule) -> Vec<String> {
         beyond.push(warned(warn_first, span_ns));
     }
     if !queues {
-        let which = if warn_first > 0 { "Further requests" } else { "Requests beyond it" };
+        let which = if warn_first > 0 { "Further requests" } else { "Requests above the limit" };
         beyond.push(format!("{which} are refused with status 429."));
     }
     if let Some(block) = block {
@@ -182,47 +182,47 @@ fn fields(policy: &Policy, any_warns: bool) -> Vec<PublishedField> {
     for set in &policy.fields.sets {
         match set {
             FieldSet::Ietf => fields.extend([
-                field("RateLimit-Policy", "the limits that apply: by name the quota `q` and its window `w` in seconds"),
+                field("RateLimit-Policy", "the limits that apply: for each name, the quota `q` and its window `w` in seconds"),
                 field(
                     "RateLimit",
-                    "where you stand: by name what remains `r`, and in how many seconds `t` there will be more",
+                    "the state of these limits: for each name, what remains `r`, and the seconds `t` until there is more",
                 ),
             ]),
             FieldSet::XRateLimit => fields.extend([
                 field("X-RateLimit-Limit", "the limit that is closest to being reached"),
-                field("X-RateLimit-Remaining", "how many requests remain under it"),
+                field("X-RateLimit-Remaining", "the number of requests that remain under it"),
                 field(
                     "X-RateLimit-Reset",
                     match policy.fields.reset {
-                        Reset::Epoch => "when it is whole again, in seconds since 1970",
-                        Reset::Delta => "in how many seconds it is whole again",
+                        ResetFormat::Epoch => "the time at which it is fully available again, in seconds since 1970",
+                        ResetFormat::Delta => "the seconds until it is fully available again",
                     },
                 ),
             ]),
         }
     }
     if any_warns {
-        fields.push(field("X-RateLimit-Warning", "the limits beyond which this request passed all the same"));
+        fields.push(field("X-RateLimit-Warning", "the limits that this request exceeded although it passed"));
     }
-    fields.push(field("Retry-After", "of a refused request: in how many seconds to try again"));
+    fields.push(field("Retry-After", "of a refused request: the seconds to wait before a retry"));
     fields
 }
 
-fn advice(policy: &Policy, any_at_once: bool) -> Vec<String> {
+fn advice(policy: &Policy, any_concurrency: bool) -> Vec<String> {
     let mut advice = vec![
-        "A request beyond a limit has status 429 and counts against no limit.".to_owned(),
-        "Wait as long as `Retry-After` says before you try again; earlier attempts are refused as well.".to_owned(),
-        "A 429 without `Retry-After` is of a request that costs more than the limit ever lets pass: ask for less at once."
+        "A request above a limit gets status 429 and counts against no limit.".to_owned(),
+        "Wait for the time in `Retry-After` before a retry; earlier retries are refused too.".to_owned(),
+        "A 429 without `Retry-After` means that the request costs more than the limit ever allows: request less at once."
             .to_owned(),
     ];
     if policy.rules.iter().any(|rule| rule.denies() && rule.publish && !rule.shadow) {
-        advice.push("A request that is denied has status 403: to try again does not help.".to_owned());
+        advice.push("A denied request gets status 403; a retry does not help.".to_owned());
     }
-    if any_at_once {
-        advice.push("Where a limit is on requests at once, `Retry-After` is an estimate.".to_owned());
+    if any_concurrency {
+        advice.push("For limits on requests at once, `Retry-After` is an estimate.".to_owned());
     }
     if !policy.fields.sets.is_empty() {
-        advice.push("Slow down while little remains, rather than run into the limit.".to_owned());
+        advice.push("Slow down while little remains, instead of reaching the limit.".to_owned());
     }
     advice
 }
@@ -250,8 +250,8 @@ fn identity_words(identity: &str, client_ip: &ClientIp) -> String {
 fn address_words(client_ip: &ClientIp) -> String {
     match (client_ip.ipv4_prefix, client_ip.ipv6_prefix) {
         (32, 128) => "IP address".to_owned(),
-        (32, v6) => format!("IP address (of IPv6 each /{v6} network)"),
-        (v4, v6) => format!("network (of IPv4 each /{v4}, of IPv6 each /{v6})"),
+        (32, v6) => format!("IP address (for IPv6, each /{v6} network)"),
+        (v4, v6) => format!("network (IPv4: /{v4}, IPv6: /{v6})"),
     }
 }
 
@@ -321,52 +321,57 @@ fn per(period_ns: u64) -> String {
 fn explanation(quota: &Quota) -> String {
     match quota.kind() {
         AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => {
-            "What was used comes back steadily, until as many can come at once as before.".to_owned()
+            "The limit refills at a steady rate, up to the number of requests at once.".to_owned()
         }
         AlgorithmKind::LeakyQueue => {
-            let places = number(quota.queue_size());
-            format!("Requests are let through at an even pace; of those that come at once up to {places} are taken.")
+            let size = number(quota.queue_size());
+            format!("Requests pass at an even pace; up to {size} that arrive at once are accepted.")
         }
         AlgorithmKind::FixedWindow => {
-            format!("Counted by the clock: each {} begins anew.", span(quota.period_ns()))
+            format!("Counted in fixed windows of the clock: the count restarts every {}.", span(quota.period_ns()))
         }
         AlgorithmKind::SlidingWindowCounter => {
-            format!("Counted over the last {}, the older part of it by estimate.", span(quota.period_ns()))
+            format!("Counted over the last {}; the older part is an estimate.", span(quota.period_ns()))
         }
-        AlgorithmKind::SlidingWindowLog => format!("Counted over the last {}, exactly.", span(quota.period_ns())),
-        AlgorithmKind::Concurrency => "Only requests that are still under way count.".to_owned(),
+        AlgorithmKind::SlidingWindowLog => format!("Counted exactly over the last {}.", span(quota.period_ns())),
+        AlgorithmKind::Concurrency => "Only requests that are still in flight count.".to_owned(),
     }
 }
 
-/// What a request counts, where it is not simply 1.
+/// The sentence about a limit that is shared with other rules.
+fn shared(rule: &Rule) -> Option<String> {
+    rule.budget.as_ref().map(|budget| format!("The limit is shared by all rules of the budget {budget}."))
+}
+
+/// The sentence about the cost of a request, if it is not always 1.
 fn cost(cost: &Cost) -> Option<String> {
     match &cost.source {
         CostSource::OfTheRequest | CostSource::Fixed(1) => None,
         CostSource::Fixed(amount) => Some(format!("Each request counts as {}.", number(*amount))),
-        CostSource::Methods { costs, default } => {
+        CostSource::Methods { costs, default } | CostSource::Paths { costs, default } => {
             let mut each: Vec<String> =
-                costs.iter().map(|(method, amount)| format!("{method} counts as {}", number(*amount))).collect();
+                costs.iter().map(|(what, amount)| format!("{what} counts as {}", number(*amount))).collect();
             each.push(format!("anything else as {}", number(*default)));
             Some(format!("{}.", list(&each)))
         }
         CostSource::Estimate(amount) => {
-            Some(format!("A request counts as {} until its true cost is known.", number(*amount)))
+            Some(format!("A request counts as {} until its actual cost is known.", number(*amount)))
         }
-        CostSource::Header { .. } => Some("What a request counts depends on the request.".to_owned()),
+        CostSource::Header { .. } => Some("The cost of a request depends on the request.".to_owned()),
     }
 }
 
 fn warned(first: u64, within_ns: u64) -> String {
     let within = length(within_ns);
     match first {
-        1 => format!("The first request beyond it within {within} passes with a warning."),
-        first => format!("The first {} beyond it within {within} pass with a warning.", requests(first)),
+        1 => format!("The first request above the limit within {within} passes with a warning."),
+        first => format!("The first {} above the limit within {within} pass with a warning.", requests(first)),
     }
 }
 
 fn blocked(after: u64, within_ns: u64, for_ns: u64) -> String {
     let (after, within, length) = (requests(after), length(within_ns), length(for_ns));
-    format!("Whoever goes on after {after} beyond it within {within} is blocked for {length}.")
+    format!("After {after} above the limit within {within}, the next one blocks the client for {length}.")
 }
 
 /// `15 minutes`, `1 hour`

@@ -2,47 +2,46 @@ use std::net::IpAddr;
 
 use crate::compiled::address;
 
-/// What a front end knows about a request. All of it is what the other end
-/// says, except for the peer's address.
+/// A request as a front end passes it to the rules. All values are claims of the client, except the peer's address.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// The address at the other end of the connection.
+    /// The address of the connection's peer.
     pub peer: Option<IpAddr>,
-    /// The method; empty if it is not known.
+    /// The method; empty if it is unknown.
     pub method: &'a str,
-    /// The host, perhaps with a port. Where it is not given, the [header fields](Headers::host) may know it.
+    /// The host, possibly with a port. If it is `None`, [`Headers::host`] may return it.
     pub host: Option<&'a str>,
-    /// The path as it was sent, perhaps with a query; empty if it is not known.
+    /// The path as it was sent, possibly with a query; empty if it is unknown.
     pub target: &'a str,
     /// The header fields.
     pub headers: &'a dyn Headers,
-    /// Identities that the caller sets directly, before any is looked for.
+    /// Identities that the caller sets. They take precedence over the sources in the policy.
     pub identities: &'a [(&'a str, &'a str)],
-    /// What the caller says it costs; 0 asks without charging.
+    /// The cost that the caller states; 0 checks without charging.
     pub cost: u64,
-    /// The time of day in seconds since 1970, for the validity of tokens; the system's where it is not given.
+    /// The time in seconds since 1970, for the validity of tokens; `None` for the time of the system.
     pub unix_time_s: Option<u64>,
-    /// What a gateway says about it, if that is how it is known.
+    /// The descriptor, if a gateway describes the request by one.
     pub descriptor: Option<&'a Descriptor<'a>>,
 }
 
-/// What a gateway says about a request: entries, each a name and a value, under a domain.
+/// A gateway's description of a request: a domain, and entries of a name and a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {
-    /// Whose rules are meant.
+    /// The domain, which selects rules.
     pub domain: &'a str,
     /// The entries, in the order of the gateway.
     pub entries: &'a [(&'a str, &'a str)],
 }
 
 impl<'a> Descriptor<'a> {
-    /// The value of the first entry of a name.
+    /// Returns the value of the first entry with this name.
     pub(crate) fn value(&self, name: &str) -> Option<&'a str> {
         self.entries.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 }
 
-/// Its entries, by name.
+/// The entries as headers.
 impl Headers for Descriptor<'_> {
     fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
         self.entries.line(name, at)
@@ -53,20 +52,20 @@ impl Headers for Descriptor<'_> {
     }
 }
 
-/// Reads a client's address as proxies and callers write it: also with a port, in
-/// brackets or with a zone. What this does not read, no identity `client_ip` is made of.
+/// Parses a client's address as proxies and callers write it: also with a port, in brackets or with a zone. A text that
+/// it refuses is not a value of the identity `client_ip`.
 #[must_use]
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     address::parse(text.as_bytes())
 }
 
-/// The entry with the client's address, as gateways call it.
+/// The name of the entry with the client's address in a gateway's descriptor.
 pub(crate) const REMOTE_ADDRESS: &str = "remote_address";
 
-/// The name of a header field that a policy asks for, prepared once for all requests.
+/// The name of a header field that a policy reads, prepared once for all requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldName {
-    /// In lower case.
+    /// The name in lower case.
     text: Box<str>,
     #[cfg(feature = "http")]
     header_name: Option<http::HeaderName>,
@@ -84,14 +83,14 @@ impl FieldName {
         }
     }
 
-    /// The name in lower case.
+    /// Returns the name in lower case.
     #[must_use]
     #[inline]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The name as a header map takes it without reading it again; `None` if HTTP has no such name.
+    /// Returns the parsed name, for lookups in a header map; `None` if it is not a valid name in HTTP.
     #[cfg(feature = "http")]
     #[must_use]
     #[inline]
@@ -100,23 +99,24 @@ impl FieldName {
     }
 }
 
-/// Header fields, by name without regard to case.
+/// Lookup of header fields by name, without regard to case.
 pub trait Headers: Sync {
-    /// The value of the line number `at`, counted from 0, among those of this name (given in lower case).
+    /// Returns the value of line `at`, counted from 0, of the lines with this name, which is in lower case.
     fn line(&self, name: &str, at: usize) -> Option<&[u8]>;
 
-    /// The first line of this name, and whether there are more. For those who can tell in one go.
+    /// Returns the first line with this name, and whether there are more. Implement it if one lookup can find both.
     fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
         let first = self.line(name, 0)?;
         Some((first, self.line(name, 1).is_some()))
     }
 
-    /// The same for a name that was prepared. For front ends that look names up faster by it.
+    /// Like [`first_line`](Headers::first_line), for a prepared name. Implement it if lookups by it are faster.
     fn first_line_of(&self, name: &FieldName) -> Option<(&[u8], bool)> {
         self.first_line(name.as_str())
     }
 
-    /// The host that a request is for, where it is known beside the fields. It is asked for only if a policy needs it.
+    /// Returns the host of the request, if it is known apart from the fields. It is called only if a policy needs the
+    /// host.
     fn host(&self) -> Option<&str> {
         None
     }
@@ -135,13 +135,14 @@ impl<N: AsRef<str> + Sync, V: AsRef<[u8]> + Sync> Headers for [(N, V)] {
     }
 }
 
-/// Most names are in lower case already, and then they are the same bytes.
+/// Whether a name is `name`, without regard to case. Most names are in lower case already, so bytes are compared first.
 #[inline]
 fn is_name(known: &str, name: &str) -> bool {
     known.len() == name.len() && (is_same(known.as_bytes(), name.as_bytes()) || known.eq_ignore_ascii_case(name))
 }
 
-/// Whether two short texts are the same, without a call: what the ends of them have in common is compared twice.
+/// Whether two texts are equal. Short texts are compared without a call, by their first and last bytes, which may
+/// overlap.
 #[inline(always)]
 pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     fn ends<const N: usize>(text: &[u8]) -> Option<(&[u8; N], &[u8; N])> {
@@ -168,7 +169,7 @@ impl<N: AsRef<str> + Sync, V: AsRef<[u8]> + Sync> Headers for Vec<(N, V)> {
     }
 }
 
-/// Header fields as so many pairs.
+/// Header fields as an array of pairs.
 impl<N: AsRef<str> + Sync, V: AsRef<[u8]> + Sync, const COUNT: usize> Headers for [(N, V); COUNT] {
     fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
         self.as_slice().line(name, at)
@@ -179,7 +180,7 @@ impl<N: AsRef<str> + Sync, V: AsRef<[u8]> + Sync, const COUNT: usize> Headers fo
     }
 }
 
-/// Somebody else's header fields.
+/// Header fields by reference.
 impl<H: Headers + ?Sized> Headers for &H {
     fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
         (**self).line(name, at)
@@ -206,12 +207,20 @@ impl Headers for () {
 }
 
 impl<'a> Request<'a> {
-    /// The host that it is for, if that is known.
+    /// Returns the host, if it is known.
     pub(crate) fn host(&self) -> Option<&'a str> {
         self.host.or_else(|| self.headers.host())
     }
 
-    /// A request of which nothing is known but where it comes from.
+    /// Creates a request with only the peer's address.
+    ///
+    /// ```
+    /// use tollgate_policy::Request;
+    ///
+    /// let peer = "203.0.113.9".parse().ok();
+    /// let request = Request { method: "GET", target: "/search?q=x", ..Request::from_peer(peer) };
+    /// assert_eq!(request.cost, 1);
+    /// ```
     #[must_use]
     pub fn from_peer(peer: Option<IpAddr>) -> Request<'a> {
         Request {
@@ -227,9 +236,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The request that a descriptor tells of. `remote_address` is where it
-    /// comes from; `method`, `host` and `path` are what they are called; every
-    /// entry is a header and an identity of its name.
+    /// Creates the request that a descriptor describes. The entry `remote_address` is the peer's address; `method`, `host`
+    /// and `path` are those of the request; every entry is also a header and an identity of its name.
     #[must_use]
     pub fn from_descriptor(descriptor: &'a Descriptor<'a>) -> Request<'a> {
         Request {

@@ -1,5 +1,5 @@
-/// The policy to begin with, as a commented file: 60 requests a minute for
-/// each address, and examples of everything else. It denies nobody.
+/// A starter policy, as a commented file: 60 requests a minute for each address, and examples of other rules. It denies
+/// no client.
 pub const STARTER: &str = include_str!("starter.yaml");
 
 #[cfg(test)]
@@ -12,7 +12,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_without_a_word() {
+    fn starter_has_no_warnings() {
         let Loaded { policy, warnings, .. } = read(STARTER);
         assert_eq!(warnings, []);
         let rules: Vec<&str> = policy.rules.iter().map(|rule| rule.name.as_str()).collect();
@@ -21,25 +21,25 @@ mod tests {
     }
 
     #[test]
-    fn starter_says_how_many_its_bucket_admits_in_one_minute() {
+    fn starter_states_how_many_requests_its_bucket_admits() {
         let promise = crate::promise::promises(&read(STARTER).policy)[0].to_string();
         assert!(promise.contains("at most 120 requests in any minute"), "{promise}");
         let words: Vec<&str> = STARTER.split_whitespace().filter(|word| *word != "##").collect();
-        let told =
+        let expected =
             "so up to 120 can pass in one minute. For at most 60 in any minute, add `algorithm: sliding-window-log`";
-        assert!(words.join(" ").contains(told), "{told}");
+        assert!(words.join(" ").contains(expected), "{expected}");
     }
 
-    /// What people are invited to uncomment has to work as well.
+    /// The examples must be valid when they are uncommented.
     #[test]
-    fn its_examples_are_read_too() {
+    fn uncommented_examples_have_no_warnings() {
         let is_prose = |line: &&str| line.trim_start().starts_with("## ") || line.trim() == "##";
         let uncommented: Vec<String> =
             STARTER.lines().filter(|line| !is_prose(line)).map(|line| line.replacen("# ", "", 1)).collect();
-        let Loaded { policy, warnings, .. } = read(&uncommented.join("\n"));
-        // Every policy that limits concurrency is told where that does not hold.
-        let codes: Vec<&str> = warnings.iter().map(|warning| warning.code).collect();
-        assert_eq!(codes, ["concurrency-elsewhere"]);
+        let Loaded { policy, warnings, notes, .. } = read(&uncommented.join("\n"));
+        // Every policy with `concurrency` has this note.
+        let codes: Vec<&str> = notes.iter().map(|note| note.code).collect();
+        assert_eq!((warnings, codes), (Vec::new(), vec!["concurrency-elsewhere"]));
         let rules: Vec<&str> = policy.rules.iter().map(|rule| rule.name.as_str()).collect();
         assert_eq!(rules, ["per-ip", "per-user", "login", "payments", "reports", "next-limit"]);
     }

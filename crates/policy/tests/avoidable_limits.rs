@@ -1,4 +1,4 @@
-//! Which policies draw `limits-can-be-avoided`, and which do not.
+//! The warning `limits-can-be-avoided`: which policies cause it, and which do not.
 
 #![cfg(feature = "yaml")]
 #![allow(clippy::unwrap_used)]
@@ -18,21 +18,21 @@ const IDENTITIES: &str = "identity:
   tier: { header: X-Tier, default: free, trusted: true }
 ";
 
-/// The places of the warnings, by what is said: `rules[0].key[0]` or `4:1`.
+/// Returns the paths of the warnings, such as `rules[0].key[0]`.
 fn warned(rules: &[&str]) -> Vec<String> {
     let listed: String =
         rules.iter().enumerate().map(|(at, rule)| format!("  - {{ name: r{at}, {rule} }}\n")).collect();
     let text = format!("version: 1\n{IDENTITIES}rules:\n{listed}");
     let loaded = parse(&text, "policy.yaml", None).unwrap_or_else(|report| panic!("{report}"));
     let own = loaded.policy.warnings().iter().filter(|warning| warning.code == "limits-can-be-avoided");
-    own.map(|warning| warning.place.to_string()).collect()
+    own.map(|warning| warning.path.to_string()).collect()
 }
 
 const PER_USER: &str = "key: user, limit: 5/min";
 const PER_IP: &str = "key: client_ip, limit: 5/min";
 
 #[test]
-fn rule_that_a_request_can_avoid_without_meeting_another_limit_is_warned_of() {
+fn rule_that_can_be_avoided_without_another_limit_causes_a_warning() {
     for (rules, places) in [
         (&[PER_USER][..], &["rules"][..]),
         (&[PER_USER, "when: { path: /login }, key: client_ip, limit: 5/min"], &["rules[0].key[0]"]),
@@ -65,15 +65,15 @@ fn rule_that_a_request_can_avoid_without_meeting_another_limit_is_warned_of() {
         (&[PER_USER, "key: client_ip, limit: 5/min, shadow: true"], &["rules"]),
         (&[PER_USER, "key: client_ip, unlimited: true"], &["rules"]),
         (&[PER_USER, "key: client_ip, tiers: { free: unlimited, pro: 5/min }"], &["rules[0].key[0]"]),
-        // What clients choose is no safeguard: another value is another counter.
+        // A key that clients choose limits nothing: another value is another counter.
         (&[PER_USER, "key: any_key, limit: 5/min"], &["rules[0].key[0]"]),
         (&[PER_USER, "key: key, limit: 5/min"], &["rules"]),
         (&["key: app, limit: 5/min", "when: { path: /login }, key: client_ip, limit: 5/min"], &["rules[0].key[0]"]),
-        // Without a path of its own a rule has no route where none is written down.
+        // Every rule counts by `user`, so requests without it have no limit on any path.
         (&["when: { path: /a }, key: user, limit: 5/min", "when: { path: /b }, key: user, limit: 5/min"], &["rules"]),
-        // A denial of some requests is one of these only.
+        // A rule that denies some requests does not limit the others.
         (&[PER_USER, PER_LOGIN, "when: { path: /a, identity: { user: false } }, deny: true"], &["rules[0].key[0]"]),
-        // Clients who send the header are free of the safeguard.
+        // Clients that send the header are exempt from the limit by address.
         (
             &[PER_USER, PER_IP, "when: { headers: { X-Internal: true } }, unlimited: true, replaces: [r1]"],
             &["rules[2].replaces", "rules[0].key[0]"],
@@ -87,7 +87,7 @@ fn rule_that_a_request_can_avoid_without_meeting_another_limit_is_warned_of() {
 const PER_LOGIN: &str = "when: { path: /login }, key: client_ip, limit: 5/min";
 
 #[test]
-fn rule_whose_requests_meet_another_limit_is_not_warned_of() {
+fn rule_whose_requests_have_another_limit_causes_no_warning() {
     for rules in [
         &[PER_IP][..],
         &[PER_USER, PER_IP],
@@ -112,7 +112,7 @@ fn rule_whose_requests_meet_another_limit_is_not_warned_of() {
         &[PER_USER, "when: { headers: { X-User: false } }, key: client_ip, limit: 5/min"],
         &[PER_USER, "when: { identity: { user: false } }, deny: true"],
         &["when: { path: /a }, key: user, limit: 5/min", "when: { path: /a, identity: { user: false } }, deny: true"],
-        // Both ask for the same header, so a request without it is of neither.
+        // Both rules require the same header, so a request without it matches neither.
         &[
             "when: { headers: { X-App: true } }, key: user, limit: 5/min",
             "when: { headers: { X-App: true } }, key: client_ip, limit: 5/min",
@@ -122,7 +122,7 @@ fn rule_whose_requests_meet_another_limit_is_not_warned_of() {
         &["when: { path: /t/*/orders }, key: tenant, limit: 5/min", PER_LOGIN],
         &[PER_USER, "key: client_ip, tiers: { free: 5/min, pro: unlimited }"],
         &["key: user, limit: 5/min, shadow: true", PER_LOGIN],
-        // What another rule takes away by something that clients cannot choose, is meant.
+        // An exemption by a property that clients cannot choose is intended.
         &[PER_USER, PER_IP, "when: { network: internal }, unlimited: true, replaces: [r1]"],
         &[PER_IP, "key: user, limit: 1000/min, replaces: [r0]", "key: client_ip, limit: 9/s"],
     ] {
@@ -131,7 +131,7 @@ fn rule_whose_requests_meet_another_limit_is_not_warned_of() {
 }
 
 #[test]
-fn thousands_of_rules_are_compared_quickly() {
+fn warnings_for_thousands_of_rules_are_found_quickly() {
     let mut text = format!("version: 1\n{IDENTITIES}rules:\n");
     for at in 0..4_000 {
         text += &format!("  - {{ name: u{at}, when: {{ path: [/u/{at}, /v/{at}] }}, key: user, limit: 1/s }}\n");

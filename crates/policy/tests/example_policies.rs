@@ -1,4 +1,4 @@
-//! Whole files, and what they mean.
+//! Complete policy files and the settings that are read from them.
 
 #![cfg(all(feature = "yaml", feature = "jwt"))]
 #![allow(clippy::unwrap_used)]
@@ -8,8 +8,9 @@ use std::path::Path;
 
 use tollgate_core::AlgorithmKind;
 use tollgate_policy::model::{
-    Allowance, Block, Condition, CostSource, FieldSet, ForwardedBy, Grant, IdentitySource, KeyMaterial, Networks,
-    OnFailure, OnLimit, RedisMode, Reset, Rule, Secret, StoreSettings, TierSource, TrailingSlash, WhenFull,
+    Allowance, Block, Condition, Consistency, CostSource, FailureMode, FieldSet, ForwardedBy, Grant, IdentitySource,
+    KeyMaterial, Networks, OnLimit, RedisTopology, ResetFormat, Rule, Secret, StoreSettings, TierSource, TrailingSlash,
+    WhenFullSetting,
 };
 use tollgate_policy::{CheckedPolicy, LoadError, Loaded, load, parse};
 
@@ -29,7 +30,7 @@ fn quotas(allowance: &Allowance) -> &[tollgate_core::Quota] {
 }
 
 #[test]
-fn every_good_file_loads() {
+fn good_files_load() {
     for entry in fs::read_dir("tests/fixtures/good").unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
@@ -39,10 +40,11 @@ fn every_good_file_loads() {
 }
 
 #[test]
-fn the_design_example_loads_with_the_warnings_that_it_deserves() {
+fn design_example_loads_with_the_expected_warnings() {
     let loaded = good("design.yaml");
     let codes: Vec<&str> = loaded.warnings.iter().map(|warning| warning.code).collect();
-    assert_eq!(codes, ["untrusted-identity", "untrusted-tier", "allow-covers-proxies", "concurrency-elsewhere"]);
+    assert_eq!(codes, ["untrusted-identity", "untrusted-tier", "allow-covers-proxies"]);
+    assert_eq!(loaded.notes.iter().map(|note| note.code).collect::<Vec<_>>(), ["concurrency-elsewhere"]);
     let policy = &loaded.policy;
     assert_eq!(policy.rules.len(), 5);
     assert_eq!(quotas(&rule(policy, "per-ip").allowance)[0].kind(), AlgorithmKind::SlidingWindowCounter);
@@ -56,12 +58,12 @@ fn the_design_example_loads_with_the_warnings_that_it_deserves() {
     assert_eq!(reports.key, ["user", "route"]);
     assert_eq!(quotas(&reports.allowance)[0].period_ns(), 60_000_000_000, "a lease of a minute");
     let StoreSettings::Redis(redis) = &policy.store else { panic!("{:?}", policy.store) };
-    assert_eq!((redis.mode, redis.deadline_ns, redis.fallback_share), (RedisMode::Cluster, 20_000_000, (1, 4)));
+    assert_eq!((redis.mode, redis.deadline_ns, redis.fallback_share), (RedisTopology::Cluster, 20_000_000, (1, 4)));
     assert_eq!(redis.prefix, "tollgate:");
 }
 
 #[test]
-fn what_is_absent_has_its_default() {
+fn absent_members_have_their_defaults() {
     let loaded = good("minimal.yaml");
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     let policy = &loaded.policy;
@@ -97,10 +99,11 @@ fn identities_and_settings_are_read() {
     assert_eq!(policy.paths.trailing_slash, TrailingSlash::Keep);
     assert!(policy.paths.ignore_case);
     assert_eq!(policy.fields.sets, [FieldSet::XRateLimit]);
-    assert_eq!((policy.fields.reset, policy.fields.jitter_ns), (Reset::Delta, 2_000_000_000));
+    assert_eq!((policy.fields.reset, policy.fields.jitter_ns), (ResetFormat::Delta, 2_000_000_000));
     let StoreSettings::Redis(redis) = &policy.store else { panic!("{:?}", policy.store) };
     assert_eq!(redis.password, Some(Secret::Environment("REDIS_PASSWORD".to_owned())));
-    assert_eq!((redis.database, redis.tls, redis.on_failure), (3, true, OnFailure::Open));
+    assert_eq!((redis.database, redis.tls, redis.on_failure), (3, true, FailureMode::Open));
+    assert_eq!((redis.consistency, redis.lease_ns), (Consistency::Leased, 500_000_000));
 }
 
 #[test]
@@ -115,6 +118,7 @@ fn rules_are_read() {
     assert_eq!(rule(&policy, "internal").overrides[1].key[0].0, "42");
     assert_eq!(quotas(&rule(&policy, "per-client").allowance).len(), 3);
     assert_eq!(quotas(&rule(&policy, "uploads").allowance)[0].period_ns(), 300_000_000_000);
+    assert_eq!(rule(&policy, "per-client").consistency, Some(Consistency::Exact));
     let Allowance::Tiers(tiers) = &rule(&policy, "reports").allowance else { panic!("by tier") };
     assert_eq!(tiers[2], ("enterprise".to_owned(), Grant::Unlimited));
     assert_eq!(rule(&policy, "pay").cost.settled_by.as_deref(), Some("x-true-cost"));
@@ -127,29 +131,29 @@ fn rules_are_read() {
 }
 
 #[test]
-fn an_alias_repeats_a_value() {
+fn alias_repeats_a_value() {
     let policy = good("aliases.yaml").policy;
     assert_eq!(rule(&policy, "reads").when.paths, rule(&policy, "writes").when.paths);
     assert_eq!(rule(&policy, "reads").allowance, rule(&policy, "writes").allowance);
     let StoreSettings::Memory(memory) = &policy.store else { panic!("in memory") };
-    assert_eq!((memory.entries, memory.when_full), (50_000, WhenFull::Refuse));
+    assert_eq!((memory.entries, memory.when_full), (50_000, WhenFullSetting::Refuse));
     assert_eq!(memory.snapshot, None);
 }
 
 #[test]
-fn the_first_step_counts_over_the_longest_period() {
+fn escalation_counts_over_the_longest_period_by_default() {
     let text = "version: 1\nrules:\n- {name: a, limit: [5/min, 50/h], on_limit: [{first: 2, action: warn}]}\n";
     let policy = parse(text, "a", None).unwrap().policy;
     assert_eq!(policy.rules[0].on_limit, Some(OnLimit { warn_first: 2, span_ns: 3_600_000_000_000, block: None }));
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_and_none_twice() {
-    let text = "version: 1\nidentity:\n  tier: { header: X-Tier }\nrules:\n  - name: a\n    key: nobody\n    limit: 5/x\n    when: { path: login }\n  - name: b\n    tiers: { free: 1/s, pro: 5/y/z }\n    shadow: maybe\n  - 7\n";
+fn all_errors_are_reported_at_once_and_none_twice() {
+    let text = "version: 1\nidentity:\n  tier: { header: X-Tier }\nrules:\n  - name: a\n    key: unknown\n    limit: 5/x\n    when: { path: login }\n  - name: b\n    tiers: { free: 1/s, pro: 5/y/z }\n    shadow: maybe\n  - 7\n";
     let report = parse(text, "a", None).unwrap_err();
     let codes: Vec<&str> = report.errors.iter().map(|error| error.code).collect();
     let expected = [
-        "missing-member", // the tier's default, and no word of `tiers` that lack it
+        "missing-member", // the tier's default; rules without that tier are not reported
         "unknown-identity",
         "bad-rate",
         "bad-path",
@@ -161,7 +165,7 @@ fn all_mistakes_are_told_at_once_and_none_twice() {
 }
 
 #[test]
-fn what_cannot_be_read_is_not_missed_elsewhere() {
+fn unreadable_value_causes_no_further_errors() {
     for (text, expected) in [
         ("identity: [user]\nrules: [{name: a, key: user, limit: 1/s}]", "wrong-type"),
         ("identity: {tier: 7}\nrules: [{name: a, key: tier, tiers: {x: 1/s}}]", "wrong-type"),
@@ -179,7 +183,7 @@ fn what_cannot_be_read_is_not_missed_elsewhere() {
 }
 
 #[test]
-fn a_truth_is_no_text() {
+fn boolean_is_not_accepted_as_text() {
     let text = "version: 1\nidentity: {user: {header: true}, other: {header: 'true'}, third: {value: 42}}\n";
     let report = parse(text, "a", None).unwrap_err();
     assert_eq!(report.errors.len(), 1, "{report}");
@@ -187,13 +191,13 @@ fn a_truth_is_no_text() {
 }
 
 #[test]
-fn a_mistake_behind_an_alias_is_told_once() {
+fn error_in_an_aliased_value_is_reported_once() {
     let text = "version: 1\nrules:\n- {name: a, limit: &l 5/x}\n- {name: b, limit: *l}\n- {name: c, limit: *l}\n";
     assert_eq!(parse(text, "a", None).unwrap_err().errors.len(), 1);
 }
 
 #[test]
-fn more_mistakes_than_anybody_reads_are_counted() {
+fn errors_beyond_the_maximum_are_counted() {
     let text = format!("version: 1\nrules: [{}]\n", "7, ".repeat(5_000));
     let report = parse(&text, "a", None).unwrap_err();
     assert_eq!((report.errors.len(), report.omitted), (100, 4_900));
@@ -201,7 +205,7 @@ fn more_mistakes_than_anybody_reads_are_counted() {
 }
 
 #[test]
-fn no_secret_is_ever_shown() {
+fn errors_contain_no_secrets() {
     for text in [
         "version: 1\njwt: { algorithm: HS256, key: hunter2, kez: 1 }\n",
         "version: 1\nstore: { redis: { nodes: [a:1], password: 'hunter2', passwort: x } }\n",
@@ -216,14 +220,14 @@ fn no_secret_is_ever_shown() {
 }
 
 #[test]
-fn a_file_is_named_only_where_there_is_a_place_for_it() {
+fn file_member_without_a_base_folder_is_an_error() {
     let text = "version: 1\nidentity: { tier: { by: client_ip, file: /etc/passwd, default: a } }\n";
     let report = parse(text, "a", None).unwrap_err();
     assert_eq!(report.errors[0].code, "unreadable-file");
 }
 
 #[test]
-fn what_is_no_file_is_told_clearly() {
+fn unreadable_policy_files_are_reported_by_cause() {
     let shown = |path: &str| load(Path::new(path)).unwrap_err().to_string();
     assert!(shown("tests/fixtures").contains("this is a directory"));
     assert!(shown("tests/no-such-file.yaml").contains("cannot be read: No such file"));
@@ -243,8 +247,8 @@ fn what_is_no_file_is_told_clearly() {
     fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Puts a piece of a policy, as the documentation shows it, into a whole one.
-fn whole(block: &str) -> String {
+/// Completes an example of the documentation to a whole policy.
+fn complete(block: &str) -> String {
     const RULE_MEMBERS: [&str; 7] = ["key:", "limit:", "tiers:", "concurrency:", "when:", "on_limit:", "- name:"];
     let identities = "identity:\n  user: { header: X-User, trusted: true }\n  api_key: { header: X-Key, trusted: true }\n  tier: { header: X-Tier, default: free, trusted: true }\n";
     let indented = |by: &str| block.lines().map(|line| format!("{by}{line}\n")).collect::<String>();
@@ -265,13 +269,13 @@ fn whole(block: &str) -> String {
 }
 
 #[test]
-fn every_example_in_the_reference_loads() {
+fn examples_of_the_reference_load() {
     let page = fs::read_to_string("../../docs/policy.md").unwrap();
     let blocks: Vec<&str> = page.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(blocks.len() > 20, "{} examples", blocks.len());
-    // Files that the examples name lie beside the good fixtures.
+    // The files that the examples name are in the folder of the good fixtures.
     for block in blocks {
-        let text = whole(&block.replace("issuer.pem", "secret.key"));
+        let text = complete(block);
         if let Err(report) = parse(&text, "docs/policy.md", Some(Path::new("tests/fixtures/good"))) {
             panic!("{report}\n{text}");
         }
@@ -279,7 +283,7 @@ fn every_example_in_the_reference_loads() {
 }
 
 #[test]
-fn every_member_is_in_the_reference() {
+fn members_are_documented_in_the_reference() {
     let page = fs::read_to_string("../../docs/policy.md").unwrap();
     let schema: serde_json::Value = serde_json::from_str(&tollgate_policy::json_schema()).unwrap();
     for (shape, definition) in schema["$defs"].as_object().unwrap() {
@@ -290,7 +294,7 @@ fn every_member_is_in_the_reference() {
 }
 
 #[test]
-fn a_snapshot_is_beside_the_policy_and_written_twice_a_minute() {
+fn snapshot_defaults_to_the_policy_folder_and_30_seconds() {
     let snapshot = |settings: &str| {
         let text = format!("version: 1\nrules: []\nstore: {{ memory: {{ {settings} }} }}\n");
         let policy = parse(&text, "policy", Some(Path::new("/etc/tollgate"))).unwrap().policy;

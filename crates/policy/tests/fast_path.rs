@@ -1,4 +1,4 @@
-//! The fast path against the indexes: for generated policies and hostile requests both say the same.
+//! The fast path against the indexes: both return the same result for generated policies and hostile requests.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -114,7 +114,14 @@ fn cost() -> impl Strategy<Value = CostSource> {
         Just(CostSource::Fixed(3)),
         Just(CostSource::Header { name: "X-Cost".into(), default: 2 }),
         Just(CostSource::Methods { costs: vec![("post".into(), 5), ("GET".into(), 3)], default: 1 }),
+        Just(CostSource::Paths { costs: path_costs(), default: 2 }),
     ]
+}
+
+fn path_costs() -> Vec<(String, u64)> {
+    [("/a", 4), ("/a/*", 5), ("/a/b", 6), ("/*/b/*", 7), ("/auth/{name}", 8)]
+        .map(|(pattern, cost)| (pattern.to_owned(), cost))
+        .into()
 }
 
 fn rule() -> impl Strategy<Value = Rule> {
@@ -234,7 +241,7 @@ fn charged(matched: &Matched<'_>, charge: &MatchedCharge) -> Charged {
     (charge.rule, charge.quota, charge.cost, String::from_utf8(matched.key(charge).to_vec()).unwrap())
 }
 
-/// The endpoint and the charges of a request that is matched without a list, if it is.
+/// Returns the endpoint and the charges of a request that is matched as a common request, if it is.
 fn match_common(compiled: &CompiledPolicy, request: &Request<'_>) -> Option<(Option<u32>, Vec<Charged>)> {
     let mut found = compiled.common_charges(request)?;
     let mut charges = Vec::new();
@@ -249,8 +256,8 @@ fn match_common(compiled: &CompiledPolicy, request: &Request<'_>) -> Option<(Opt
     Some((found.endpoint(), charges))
 }
 
-/// All that the two ways have to agree on.
-fn seen(matched: &Matched<'_>) -> impl PartialEq + std::fmt::Debug + use<> {
+/// Returns all that the fast path and the indexes have to agree on.
+fn comparable(matched: &Matched<'_>) -> impl PartialEq + std::fmt::Debug + use<> {
     let charges: Vec<_> = matched.charges.iter().map(|charge| charged(matched, charge)).collect();
     (matched.access, matched.endpoint, matched.unlimited, matched.denials.to_vec(), charges)
 }
@@ -270,7 +277,7 @@ fn assert_agree(compiled: &CompiledPolicy, sent: &Sent) -> Result<usize, TestCas
     };
     let matched = compiled.match_request(&request);
     let reference = compiled.match_by_index(&request, |_, _| None);
-    prop_assert_eq!(seen(&matched), seen(&reference));
+    prop_assert_eq!(comparable(&matched), comparable(&reference));
     if let Some(common) = match_common(compiled, &request) {
         let endpoint = common.0;
         let expected: Vec<_> = reference.charges.iter().map(|charge| charged(&reference, charge)).collect();
@@ -278,15 +285,15 @@ fn assert_agree(compiled: &CompiledPolicy, sent: &Sent) -> Result<usize, TestCas
         prop_assert_eq!((reference.access, reference.unlimited), (Access::Rules, false));
         prop_assert!(reference.denials.is_empty());
     }
-    // Quotas that an operator sets for some keys.
+    // Overrides that an operator sets for some keys.
     let overrides = |rule: u32, key: &[u8]| match (rule, key.len() % 3) {
         (1, _) | (_, 0) => None,
         (_, 1) => Some(&[7_u32, 8][..]),
         _ => Some(&[][..]),
     };
     prop_assert_eq!(
-        seen(&compiled.match_request_with(&request, overrides)),
-        seen(&compiled.match_by_index(&request, overrides))
+        comparable(&compiled.match_request_with(&request, overrides)),
+        comparable(&compiled.match_by_index(&request, overrides))
     );
     Ok(matched.charges.len())
 }
@@ -295,7 +302,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_500))]
 
     #[test]
-    fn both_ways_match_the_same(policy in policy(), sent in prop::collection::vec(sent(), 12)) {
+    fn fast_path_agrees_with_the_indexes(policy in policy(), sent in prop::collection::vec(sent(), 12)) {
         let checked = policy.check();
         prop_assume!(checked.is_ok());
         let compiled = CompiledPolicy::new(&checked.unwrap()).unwrap();
@@ -306,7 +313,7 @@ proptest! {
     }
 }
 
-/// Policies of common rules: each charges one limit by address or by a header, under any method and path.
+/// Generates policies of common rules: each charges one limit by address or by a header, for any method and path.
 fn common_policy() -> impl Strategy<Value = Policy> {
     (policy(), prop::collection::vec((any::<bool>(), 10_u64..50), 4)).prop_map(|(mut policy, common)| {
         for (rule, (by_user, count)) in policy.rules.iter_mut().zip(common) {
@@ -318,7 +325,7 @@ fn common_policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-/// Requests that most rules treat as common, if nothing in their headers speaks against it.
+/// Generates requests that are common for most rules, unless one of their headers is unusual.
 fn common_sent() -> impl Strategy<Value = Sent> {
     (sent(), among(&["203.0.113.9", "198.51.100.77", "192.0.2.1"]), among(&["alice", "bob", "user-0000000000000001"]))
         .prop_map(|(mut sent, peer, user)| {
@@ -329,7 +336,7 @@ fn common_sent() -> impl Strategy<Value = Sent> {
 
 proptest! {
     #[test]
-    fn common_requests_match_the_same(policy in common_policy(), sent in prop::collection::vec(common_sent(), 12)) {
+    fn common_charges_agree_with_index(policy in common_policy(), sent in prop::collection::vec(common_sent(), 12)) {
         let checked = policy.check();
         prop_assume!(checked.is_ok());
         let compiled = CompiledPolicy::new(&checked.unwrap()).unwrap();
@@ -339,7 +346,7 @@ proptest! {
     }
 }
 
-/// Policies that ask for more are left to the indexes.
+/// Other policies are matched by the indexes only.
 #[test]
 fn only_simple_policies_have_a_fast_path() {
     let simple = || matching_support::rule("r", &["client_ip"]);
@@ -353,9 +360,9 @@ fn only_simple_policies_have_a_fast_path() {
     assert!(!compile(matching_support::with_rules(many)).has_fast_path());
 }
 
-/// A value that needs no escape is not copied: its key is the value's own bytes.
+/// A value that needs no escape is not copied: its key is a slice of the request.
 #[test]
-fn a_plain_value_is_borrowed_from_the_request() {
+fn verbatim_value_is_borrowed_from_the_request() {
     let compiled = compile(Policy {
         identities: vec![identity("user", header("X-User"))],
         ..matching_support::with_rules(vec![matching_support::rule("r", &["user"])])
@@ -368,10 +375,10 @@ fn a_plain_value_is_borrowed_from_the_request() {
     }
 }
 
-/// Rules by address and header, with conditions on method and path, need no list of what a request matches; a request
-/// that sets identities, costs more or has a value to escape does.
+/// Requests under rules by address and header, with conditions on method and path, are common. A request that sets
+/// identities, costs more or has a value to escape is not.
 #[test]
-fn ordinary_requests_are_matched_without_a_list() {
+fn common_charges_exist_only_for_common_requests() {
     let login = When { methods: strings(&["POST"]), ..matching_support::paths(&["/auth/login"]) };
     let compiled = compile(Policy {
         identities: vec![identity("user", header("X-User"))],
@@ -398,4 +405,22 @@ fn ordinary_requests_are_matched_without_a_list() {
     ] {
         assert_eq!(keys(&other), None);
     }
+}
+
+/// A 6to4 client is counted as the IPv4 address that it embeds. An override that grants that address more does not
+/// apply to it: any host can choose such an address. The rule before has the same key, and no overrides.
+#[test]
+fn generous_override_of_an_ipv4_address_does_not_apply_to_addresses_that_embed_it() {
+    let policy = "version: 1
+rules:
+  - { name: first, key: client_ip, limit: 10/min }
+  - { name: second, key: client_ip, limit: 10/min, overrides: { 10.0.0.1: 60/min } }
+";
+    let compiled = CompiledPolicy::new(&tollgate_policy::parse(policy, "policy", None).unwrap().policy).unwrap();
+    let bursts = |peer: &str| -> Vec<u64> {
+        let matched = compiled.match_request(&Request::from_peer(Some(peer.parse().unwrap())));
+        matched.charges.iter().map(|charge| compiled.quotas()[charge.quota as usize].quota.burst()).collect()
+    };
+    assert_eq!(bursts("10.0.0.1"), [10, 60]);
+    assert_eq!(bursts("2002:a00:1::1"), [10, 10]);
 }

@@ -1,4 +1,4 @@
-//! Identities from signed tokens: only what is signed as the policy says counts.
+//! Identities from signed tokens: only tokens that are signed as the policy requires are used.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![cfg(feature = "jwt")]
@@ -16,7 +16,7 @@ use tollgate_policy::{Access, CompileError, CompiledPolicy, Policy, Request};
 
 const SECRET: &[u8] = b"a secret that only the issuer knows";
 const NOW_S: u64 = 1_000_000_000;
-const STRANGER: &str = "203.0.113.9";
+const CLIENT: &str = "203.0.113.9";
 
 fn key(algorithm: JwtAlgorithm, key: &[u8]) -> JwtSettings {
     keys(vec![JwtKey { kid: None, algorithm, key: KeyMaterial::Written(key.to_vec()) }])
@@ -30,7 +30,7 @@ fn claim(name: &str) -> IdentitySource {
     IdentitySource::Jwt(name.to_owned())
 }
 
-/// Everybody by address, users by claim, with a tier by claim.
+/// Returns a policy with limits by address and by user, with the user and the tier from claims.
 fn policy(jwt: JwtSettings) -> Policy {
     let tiers = vec![("free".to_owned(), limited(5)), ("enterprise".to_owned(), Grant::Unlimited)];
     Policy {
@@ -44,7 +44,7 @@ fn policy(jwt: JwtSettings) -> Policy {
     }
 }
 
-fn plan(jwt: JwtSettings) -> CompiledPolicy {
+fn compiled(jwt: JwtSettings) -> CompiledPolicy {
     CompiledPolicy::new(&policy(jwt).check().unwrap()).unwrap()
 }
 
@@ -52,16 +52,16 @@ fn token(algorithm: Algorithm, secret: &[u8], claims: &Value) -> String {
     encode(&Header::new(algorithm), claims, &EncodingKey::from_secret(secret)).unwrap()
 }
 
-fn meets(plan: &CompiledPolicy, token: &str) -> Vec<String> {
+fn charges(compiled: &CompiledPolicy, token: &str) -> Vec<String> {
     let value = format!("Bearer {token}");
     let headers = [("Authorization", value.as_str())];
-    charged(plan, &Request { unix_time_s: Some(NOW_S), ..from(STRANGER, "GET", "/", &headers) })
+    charged(compiled, &Request { unix_time_s: Some(NOW_S), ..from(CLIENT, "GET", "/", &headers) })
 }
 
-/// What a client without a token meets: no tier, no user.
-const STRANGERS: [&str; 1] = ["per-ip 203.0.113.9"];
+/// The charges of a client without a token: no tier, no user.
+const ANONYMOUS: [&str; 1] = ["per-ip 203.0.113.9"];
 
-/// What a client with a token that cannot be used meets: no tier, and its own address in place of a user.
+/// The charges of a client with an unusable token: no tier, and its address in place of a user.
 const UNUSABLE: [&str; 2] = ["per-ip 203.0.113.9", r"per-user \unusable:203.0.113.9"];
 
 fn base64(text: &str) -> String {
@@ -75,30 +75,30 @@ fn base64(text: &str) -> String {
 }
 
 #[test]
-fn a_signed_claim_is_an_identity_and_a_tier() {
-    let plan = plan(key(JwtAlgorithm::Hs256, SECRET));
+fn signed_claims_are_identity_and_tier() {
+    let compiled = compiled(key(JwtAlgorithm::Hs256, SECRET));
     let claims = |sub: Value| token(Algorithm::HS256, SECRET, &json!({"sub": sub, "exp": NOW_S + 10}));
-    assert_eq!(meets(&plan, &claims(json!("alice"))), ["per-ip 203.0.113.9", "per-user alice"]);
-    assert_eq!(meets(&plan, &claims(json!(42))), ["per-ip 203.0.113.9", "per-user 42"]);
-    assert_eq!(meets(&plan, &claims(json!(true))), ["per-ip 203.0.113.9", "per-user true"]);
+    assert_eq!(charges(&compiled, &claims(json!("alice"))), ["per-ip 203.0.113.9", "per-user alice"]);
+    assert_eq!(charges(&compiled, &claims(json!(42))), ["per-ip 203.0.113.9", "per-user 42"]);
+    assert_eq!(charges(&compiled, &claims(json!(true))), ["per-ip 203.0.113.9", "per-user true"]);
     for other in [json!(null), json!("")] {
-        assert_eq!(meets(&plan, &claims(other)), STRANGERS);
+        assert_eq!(charges(&compiled, &claims(other)), ANONYMOUS);
     }
-    // A subject is a text (RFC 7519): a token that has something else there is malformed.
+    // A subject is a string (RFC 7519): a token with a subject of another type is malformed.
     for other in [json!(["alice"]), json!({"a": 1})] {
-        assert_eq!(meets(&plan, &claims(other)), UNUSABLE);
+        assert_eq!(charges(&compiled, &claims(other)), UNUSABLE);
     }
     let enterprise = token(Algorithm::HS256, SECRET, &json!({"sub": "alice", "tier": "enterprise"}));
-    assert_eq!(meets(&plan, &enterprise), ["per-user alice"]);
-    assert_eq!(charged(&plan, &from(STRANGER, "GET", "/", &())), STRANGERS);
+    assert_eq!(charges(&compiled, &enterprise), ["per-user alice"]);
+    assert_eq!(charged(&compiled, &from(CLIENT, "GET", "/", &())), ANONYMOUS);
 }
 
 #[test]
-fn what_is_not_signed_as_it_should_be_says_nothing() {
-    let plan = plan(key(JwtAlgorithm::Hs256, SECRET));
+fn wrongly_signed_tokens_are_unusable() {
+    let compiled = compiled(key(JwtAlgorithm::Hs256, SECRET));
     let claims = json!({"sub": "alice", "tier": "enterprise", "exp": NOW_S + 1_000});
     let good = token(Algorithm::HS256, SECRET, &claims);
-    assert_eq!(meets(&plan, &good), ["per-user alice"]);
+    assert_eq!(charges(&compiled, &good), ["per-user alice"]);
     let [head, body, signature] = *good.split('.').collect::<Vec<_>>() else { panic!("three parts") };
     let none = base64(r#"{"alg":"none","typ":"JWT"}"#);
     let forged = base64(r#"{"sub":"alice","tier":"enterprise"}"#);
@@ -118,43 +118,43 @@ fn what_is_not_signed_as_it_should_be_says_nothing() {
         "é".to_owned(),
         token(Algorithm::HS256, SECRET, &json!({"sub": "alice", "tier": "enterprise", "pad": "x".repeat(20_000)})),
     ] {
-        assert_eq!(meets(&plan, &bad), UNUSABLE, "{bad}");
+        assert_eq!(charges(&compiled, &bad), UNUSABLE, "{bad}");
     }
-    assert_eq!(meets(&plan, ""), UNUSABLE);
+    assert_eq!(charges(&compiled, ""), UNUSABLE);
     let header = Header { crit: Some(vec!["x".to_owned()]), ..Header::new(Algorithm::HS256) };
     let critical = encode(&header, &json!({"sub": "alice"}), &EncodingKey::from_secret(SECRET)).unwrap();
-    assert_eq!(meets(&plan, &critical), UNUSABLE);
-    // What a gateway has joined are two tokens, of which the first counts.
-    assert_eq!(meets(&plan, &format!("{good}, Bearer {forged}")), ["per-user alice"]);
+    assert_eq!(charges(&compiled, &critical), UNUSABLE);
+    // A gateway has joined two lines: the first token is used.
+    assert_eq!(charges(&compiled, &format!("{good}, Bearer {forged}")), ["per-user alice"]);
 }
 
-/// The public key is public: it must never do as the secret of another algorithm.
+/// The public key is public: it must never be accepted as the secret of another algorithm.
 #[test]
-fn a_public_key_is_no_shared_secret() {
+fn public_key_is_not_accepted_as_shared_secret() {
     for (algorithm, pem) in [(JwtAlgorithm::Rs256, RSA_PUBLIC), (JwtAlgorithm::EdDsa, ED_PUBLIC)] {
-        let plan = plan(key(algorithm, pem.as_bytes()));
+        let compiled = compiled(key(algorithm, pem.as_bytes()));
         let claims = json!({"sub": "alice", "tier": "enterprise"});
         for secret in [pem, pem.trim_end()] {
-            assert_eq!(meets(&plan, &token(Algorithm::HS256, secret.as_bytes(), &claims)), UNUSABLE);
+            assert_eq!(charges(&compiled, &token(Algorithm::HS256, secret.as_bytes(), &claims)), UNUSABLE);
         }
     }
 }
 
 #[test]
-fn public_keys_verify_what_their_owner_signed() {
-    let plan = plan(key(JwtAlgorithm::EdDsa, ED_PUBLIC.as_bytes()));
+fn public_key_verifies_tokens_of_its_private_key() {
+    let compiled = compiled(key(JwtAlgorithm::EdDsa, ED_PUBLIC.as_bytes()));
     let owner = EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap();
     let claims = json!({"sub": "alice"});
     let good = encode(&Header::new(Algorithm::EdDSA), &claims, &owner).unwrap();
-    assert_eq!(meets(&plan, &good), ["per-ip 203.0.113.9", "per-user alice"]);
+    assert_eq!(charges(&compiled, &good), ["per-ip 203.0.113.9", "per-user alice"]);
 }
 
 #[test]
-fn times_count_with_a_minute_of_leeway() {
-    let plan = plan(key(JwtAlgorithm::Hs256, SECRET));
+fn token_times_have_a_leeway_of_a_minute() {
+    let compiled = compiled(key(JwtAlgorithm::Hs256, SECRET));
     let with = |name: &str, value: Value| {
         let token = token(Algorithm::HS256, SECRET, &json!({"sub": "alice", name: value}));
-        let charged = meets(&plan, &token);
+        let charged = charges(&compiled, &token);
         assert!(
             charged.iter().eq(["per-ip 203.0.113.9", "per-user alice"].iter()) || charged.iter().eq(UNUSABLE.iter())
         );
@@ -168,17 +168,17 @@ fn times_count_with_a_minute_of_leeway() {
         assert_eq!(with("nbf", nbf.clone()), valid, "nbf {nbf}");
     }
     assert!(with("exp", json!(1_000_000_000.5)));
-    for no_time in [json!("9999999999"), json!(-1), json!(null), json!([]), json!(true)] {
-        assert!(!with("exp", no_time.clone()), "exp {no_time}");
+    for invalid in [json!("9999999999"), json!(-1), json!(null), json!([]), json!(true)] {
+        assert!(!with("exp", invalid.clone()), "exp {invalid}");
     }
     assert!(with("exp", json!(1e300)));
 }
 
 #[test]
-fn the_issuer_and_the_audience_count_where_they_are_asked_for() {
-    let asked =
+fn issuer_and_audience_are_checked_if_configured() {
+    let required =
         JwtSettings { issuer: Some("us".into()), audience: Some("api".into()), ..key(JwtAlgorithm::Hs256, SECRET) };
-    let plan = plan(asked);
+    let compiled = compiled(required);
     for (claims, valid) in [
         (json!({"sub": "a", "iss": "us", "aud": "api"}), true),
         (json!({"sub": "a", "iss": "us", "aud": ["web", "api"]}), true),
@@ -187,22 +187,22 @@ fn the_issuer_and_the_audience_count_where_they_are_asked_for() {
         (json!({"sub": "a", "aud": "api"}), false),
         (json!({"sub": "a", "iss": "us"}), false),
     ] {
-        let charged = meets(&plan, &token(Algorithm::HS256, SECRET, &claims));
+        let charged = charges(&compiled, &token(Algorithm::HS256, SECRET, &claims));
         assert_eq!(charged[1], if valid { "per-user a" } else { UNUSABLE[1] }, "{claims}");
     }
 }
 
-/// `trusted`: somebody in front has verified the token. One that claims not to be signed was not verified by anybody.
+/// `trusted`: a gateway has verified the token. A token that declares no signature was not verified.
 #[test]
-fn a_trusted_claim_is_not_verified_again() {
+fn trusted_claim_is_not_verified() {
     let user = Identity { trusted: true, ..identity("user", claim("sub")) };
     let policy = Policy { identities: vec![user], ..with_rules(vec![rule("per-user", &["user"])]) };
-    let plan = CompiledPolicy::new(&policy.check().unwrap()).unwrap();
+    let compiled = CompiledPolicy::new(&policy.check().unwrap()).unwrap();
     let signed = token(Algorithm::HS256, b"not known here", &json!({"sub": "alice", "exp": 1}));
-    assert_eq!(meets(&plan, &signed), ["per-user alice"]);
+    assert_eq!(charges(&compiled, &signed), ["per-user alice"]);
     let body = signed.split('.').nth(1).unwrap();
     let none = format!("{}.{body}.", base64(r#"{"alg":"none"}"#));
-    assert_eq!(meets(&plan, &none), UNUSABLE[1..]);
+    assert_eq!(charges(&compiled, &none), UNUSABLE[1..]);
 }
 
 fn with_on_invalid(on_invalid: OnInvalid, change: impl FnOnce(&mut Policy)) -> CompiledPolicy {
@@ -217,35 +217,35 @@ fn expired() -> String {
 }
 
 #[test]
-fn a_token_that_cannot_be_used_is_what_the_policy_makes_of_it() {
+fn unusable_token_is_treated_by_on_invalid() {
     let absent = with_on_invalid(OnInvalid::Absent, |_| {});
-    assert_eq!(meets(&absent, &expired()), STRANGERS);
+    assert_eq!(charges(&absent, &expired()), ANONYMOUS);
     let refuse = with_on_invalid(OnInvalid::Refuse, |_| {});
     let value = format!("Bearer {}", expired());
     let headers = [("Authorization", value.as_str())];
-    let request = Request { unix_time_s: Some(NOW_S), ..from(STRANGER, "GET", "/", &headers) };
+    let request = Request { unix_time_s: Some(NOW_S), ..from(CLIENT, "GET", "/", &headers) };
     let matched = refuse.match_request(&request);
     assert_eq!((matched.access, matched.charges.len()), (Access::Unauthorized, 0));
     let explained = refuse.explain(&request);
     assert_eq!((explained.access, explained.rules.len()), (Access::Unauthorized, 0));
-    assert_eq!(explained.decided_by.as_deref(), Some("user: its token cannot be used"));
-    // Where no rule counts by it, it does not matter.
+    assert_eq!(explained.decided_by.as_deref(), Some("user: its token is unusable"));
+    // A token that no matching rule counts by is not checked.
     let elsewhere = with_on_invalid(OnInvalid::Refuse, |policy| policy.rules[1].when.paths = vec!["/users".into()]);
-    assert_eq!(meets(&elsewhere, &expired()), STRANGERS);
-    // An address that is let through needs no token.
+    assert_eq!(charges(&elsewhere, &expired()), ANONYMOUS);
+    // A client on the `allow` list needs no token.
     let allowed =
         with_on_invalid(OnInvalid::Refuse, |policy| policy.allow.client_ip = vec!["203.0.113.9/32".parse().unwrap()]);
     assert_eq!(allowed.match_request(&request).access, Access::Allowed);
 }
 
 #[test]
-fn a_token_that_cannot_be_used_is_explained() {
-    let plan = plan(key(JwtAlgorithm::Hs256, SECRET));
+fn explanation_states_why_a_token_is_unusable() {
+    let compiled = compiled(key(JwtAlgorithm::Hs256, SECRET));
     let user = |token: &str| {
         let value = format!("Bearer {token}");
         let headers = [("Authorization", value.as_str())];
-        let request = Request { unix_time_s: Some(NOW_S), ..from(STRANGER, "GET", "/", &headers) };
-        let identities = plan.explain(&request).identities;
+        let request = Request { unix_time_s: Some(NOW_S), ..from(CLIENT, "GET", "/", &headers) };
+        let identities = compiled.explain(&request).identities;
         identities.into_iter().find(|(name, _)| name == "user").map(|(_, value)| value).unwrap()
     };
     let claims = |time: &str, value: u64| token(Algorithm::HS256, SECRET, &json!({"sub": "alice", time: value}));
@@ -262,10 +262,10 @@ fn a_token_that_cannot_be_used_is_explained() {
     }
 }
 
-/// Neither does it lead on to the next identity, nor do lists or limits for others mean it.
+/// An unusable token does not fall through to the next identity of a list, and no access list or override matches it.
 #[test]
-fn a_token_that_cannot_be_used_grants_nothing_and_denies_nothing() {
-    let plan = with_on_invalid(OnInvalid::Count, |policy| {
+fn unusable_token_matches_no_list_and_no_override() {
+    let compiled = with_on_invalid(OnInvalid::Count, |policy| {
         policy.identities.push(identity("client", IdentitySource::First(strings(&["user", "client_ip"]))));
         policy.allow.identities = vec![("user".to_owned(), patterns(&["*"]))];
         policy.deny.identities = vec![("client".to_owned(), patterns(&["client_ip=203.0.113.9"]))];
@@ -274,49 +274,49 @@ fn a_token_that_cannot_be_used_grants_nothing_and_denies_nothing() {
                 overrides: vec![Override { key: patterns(&["*"]), grant: Grant::Unlimited }],
                 ..rule("per-client", &["client"])
             },
-            rule_for("per-user", &["client_ip"], asking(&[("user", Condition::Present)])),
-            rule_for("strangers", &["client_ip"], asking(&[("user", Condition::Absent)])),
-            rule_for("alice", &["client_ip"], asking(&[("user", Condition::OneOf(patterns(&["*"])))])),
+            rule_for("per-user", &["client_ip"], when_identities(&[("user", Condition::Present)])),
+            rule_for("anonymous", &["client_ip"], when_identities(&[("user", Condition::Absent)])),
+            rule_for("alice", &["client_ip"], when_identities(&[("user", Condition::OneOf(patterns(&["*"])))])),
             Rule {
-                replaces: strings(&["strangers"]),
-                ..rule_for("members", &["client_ip"], asking(&[("user", Condition::Present)]))
+                replaces: strings(&["anonymous"]),
+                ..rule_for("members", &["client_ip"], when_identities(&[("user", Condition::Present)]))
             },
         ];
     });
     let expected = [
         r"per-client user=\unusable:203.0.113.9",
         "per-user 203.0.113.9",
-        "strangers 203.0.113.9",
+        "anonymous 203.0.113.9",
         "members 203.0.113.9",
     ];
-    assert_eq!(meets(&plan, &expired()), expected);
+    assert_eq!(charges(&compiled, &expired()), expected);
 }
 
-fn asking(identities: &[(&str, Condition)]) -> When {
+fn when_identities(identities: &[(&str, Condition)]) -> When {
     let identities = identities.iter().map(|(name, condition)| ((*name).to_owned(), condition.clone())).collect();
     When { identities, ..When::default() }
 }
 
-/// Operators find the key, whatever notation of the address they type.
+/// Operators can enter the key with any notation of the address.
 #[test]
-fn the_key_of_tokens_that_cannot_be_used_can_be_typed() {
-    let plan = plan(key(JwtAlgorithm::Hs256, SECRET));
-    assert_eq!(plan.read_key(1, r"\unusable:203.0.113.9").unwrap(), r"\unusable:203.0.113.9");
-    assert_eq!(plan.read_key(1, r"\unusable:2001:db8::1").unwrap(), r"\unusable:2001:db8::/64");
-    assert_eq!(plan.read_key(1, r"\unusable:").unwrap(), r"\unusable:");
-    assert!(plan.read_key(1, r"\unusable:x").is_err());
-    assert!(plan.read_key(0, r"\unusable:203.0.113.9").is_err());
+fn key_of_unusable_tokens_can_be_entered() {
+    let compiled = compiled(key(JwtAlgorithm::Hs256, SECRET));
+    assert_eq!(compiled.read_key(1, r"\unusable:203.0.113.9").unwrap(), r"\unusable:203.0.113.9");
+    assert_eq!(compiled.read_key(1, r"\unusable:2001:db8::1").unwrap(), r"\unusable:2001:db8::/64");
+    assert_eq!(compiled.read_key(1, r"\unusable:").unwrap(), r"\unusable:");
+    assert!(compiled.read_key(1, r"\unusable:x").is_err());
+    assert!(compiled.read_key(0, r"\unusable:203.0.113.9").is_err());
     // No subject can take the name of such a key.
     let claims = json!({"sub": r"\unusable:203.0.113.9"});
-    let charged = meets(&plan, &token(Algorithm::HS256, SECRET, &claims));
+    let charged = charges(&compiled, &token(Algorithm::HS256, SECRET, &claims));
     assert_eq!(charged[1], r"per-user \x5cunusable:203.0.113.9");
 }
 
 #[test]
-fn a_key_that_cannot_verify_is_refused() {
+fn key_that_does_not_fit_its_algorithm_is_an_error() {
     let compile = |jwt: JwtSettings| CompiledPolicy::new(&policy(jwt).check().unwrap()).unwrap_err();
     for (algorithm, text) in [
-        (JwtAlgorithm::Rs256, "no key"),
+        (JwtAlgorithm::Rs256, "not a key"),
         (JwtAlgorithm::Es256, RSA_PUBLIC),
         (JwtAlgorithm::EdDsa, "-----BEGIN PUBLIC KEY-----"),
     ] {
@@ -326,7 +326,7 @@ fn a_key_that_cannot_verify_is_refused() {
     }
 }
 
-// Keys for tests, made for nothing else.
+// Keys that are used only in these tests.
 const ED_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----
 MC4CAQAwBQYDK2VwBCIEIP33axdbB36hXezE45NiXW2Re9jI6WKGjFUAV16mltT2
 -----END PRIVATE KEY-----
@@ -360,8 +360,8 @@ const NEW: &[u8] = b"the new secret, thirty-two bytes!";
 const ALICES: [&str; 2] = ["per-ip 203.0.113.9", "per-user alice"];
 
 #[test]
-fn each_of_several_keys_verifies_the_tokens_that_name_it_or_name_none() {
-    let plan = plan(keys(vec![named("old", JwtAlgorithm::Hs256, OLD), named("new", JwtAlgorithm::Hs256, NEW)]));
+fn each_key_verifies_tokens_with_its_kid_or_without_kid() {
+    let compiled = compiled(keys(vec![named("old", JwtAlgorithm::Hs256, OLD), named("new", JwtAlgorithm::Hs256, NEW)]));
     let token = |kid, secret| signed_by(kid, Algorithm::HS256, &EncodingKey::from_secret(secret));
     for (kid, secret, is_valid) in [
         (Some("old"), OLD, true),
@@ -375,28 +375,28 @@ fn each_of_several_keys_verifies_the_tokens_that_name_it_or_name_none() {
         (None, SECRET, false),
     ] {
         let expected: &[&str] = if is_valid { &ALICES } else { &UNUSABLE };
-        assert_eq!(meets(&plan, &token(kid, secret)), expected, "{kid:?} {is_valid}");
+        assert_eq!(charges(&compiled, &token(kid, secret)), expected, "{kid:?} {is_valid}");
     }
     let other = signed_by(Some("old"), Algorithm::HS512, &EncodingKey::from_secret(OLD));
-    assert_eq!(meets(&plan, &other), UNUSABLE);
+    assert_eq!(charges(&compiled, &other), UNUSABLE);
 }
 
-/// A set in which one key has the name of another of another type: the type fixes the algorithm.
+/// Two keys of different types may have the same name: the type determines the algorithm.
 #[test]
-fn keys_of_several_types_stay_apart() {
+fn keys_of_different_types_with_one_kid_are_distinct() {
     let ed = named("k", JwtAlgorithm::EdDsa, ED_PUBLIC.as_bytes());
-    let plan = plan(keys(vec![ed, named("k", JwtAlgorithm::Hs256, NEW)]));
+    let compiled = compiled(keys(vec![ed, named("k", JwtAlgorithm::Hs256, NEW)]));
     let owner = EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap();
-    assert_eq!(meets(&plan, &signed_by(Some("k"), Algorithm::EdDSA, &owner)), ALICES);
-    assert_eq!(meets(&plan, &signed_by(Some("k"), Algorithm::HS256, &EncodingKey::from_secret(NEW))), ALICES);
+    assert_eq!(charges(&compiled, &signed_by(Some("k"), Algorithm::EdDSA, &owner)), ALICES);
+    assert_eq!(charges(&compiled, &signed_by(Some("k"), Algorithm::HS256, &EncodingKey::from_secret(NEW))), ALICES);
     for secret in [ED_PUBLIC, ED_PUBLIC.trim_end()] {
         let forged = signed_by(Some("k"), Algorithm::HS256, &EncodingKey::from_secret(secret.as_bytes()));
-        assert_eq!(meets(&plan, &forged), UNUSABLE);
+        assert_eq!(charges(&compiled, &forged), UNUSABLE);
     }
 }
 
 #[test]
-fn keys_of_a_set_verify_what_their_owners_signed() {
+fn keys_of_a_jwks_verify_tokens_of_their_private_keys() {
     let set = format!(
         r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"ed","use":"sig","x":"{ED_X}"}},
             {{"kty":"EC","crv":"P-256","kid":"ec","x":"{EC_X}","y":"{EC_Y}"}},
@@ -404,33 +404,33 @@ fn keys_of_a_set_verify_what_their_owners_signed() {
             {{"kty":"oct","kid":"oct","alg":"HS256","k":"{}"}}]}}"#,
         base64(str::from_utf8(NEW).unwrap())
     );
-    let plan = plan(keys(JwtKey::from_jwks(set.as_bytes()).unwrap()));
+    let compiled = compiled(keys(JwtKey::from_jwks(set.as_bytes()).unwrap()));
     for (kid, algorithm, key) in [
         ("ed", Algorithm::EdDSA, EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap()),
         ("ec", Algorithm::ES256, EncodingKey::from_ec_pem(EC_PRIVATE.as_bytes()).unwrap()),
         ("oct", Algorithm::HS256, EncodingKey::from_secret(NEW)),
     ] {
-        assert_eq!(meets(&plan, &signed_by(Some(kid), algorithm, &key)), ALICES, "{kid}");
-        assert_eq!(meets(&plan, &signed_by(None, algorithm, &key)), ALICES, "{kid}");
-        assert_eq!(meets(&plan, &signed_by(Some("other"), algorithm, &key)), UNUSABLE, "{kid}");
+        assert_eq!(charges(&compiled, &signed_by(Some(kid), algorithm, &key)), ALICES, "{kid}");
+        assert_eq!(charges(&compiled, &signed_by(None, algorithm, &key)), ALICES, "{kid}");
+        assert_eq!(charges(&compiled, &signed_by(Some("other"), algorithm, &key)), UNUSABLE, "{kid}");
     }
-    assert_eq!(meets(&plan, RSA_TOKEN), ALICES);
-    assert_eq!(meets(&plan, &RSA_TOKEN.replacen('.', ".e", 1)), UNUSABLE);
+    assert_eq!(charges(&compiled, RSA_TOKEN), ALICES);
+    assert_eq!(charges(&compiled, &RSA_TOKEN.replacen('.', ".e", 1)), UNUSABLE);
 }
 
 #[test]
-fn too_many_keys_or_two_of_one_name_are_refused() {
+fn too_many_duplicate_or_short_keys_are_errors() {
     let refused = |keys: Vec<JwtKey>| {
         let jwt = JwtSettings { keys, issuer: None, audience: None };
         policy(jwt).check().unwrap_err().to_string()
     };
     let numbered = |count: usize| (0..count).map(|at| named(&at.to_string(), JwtAlgorithm::Hs256, NEW)).collect();
-    assert!(refused(numbered(17)).contains("from 1 to 16 keys"));
-    assert!(refused(Vec::new()).contains("from 1 to 16 keys"));
+    assert!(refused(numbered(17)).contains("from 1 to 16, found 17"));
+    assert!(refused(Vec::new()).contains("from 1 to 16, found 0"));
     let twice = vec![named("k", JwtAlgorithm::Hs256, OLD), named("k", JwtAlgorithm::Hs256, NEW)];
-    assert!(refused(twice).contains("two keys `k`"));
+    assert!(refused(twice).contains("two keys have the `kid` `k`"));
     let short = refused(vec![named("k", JwtAlgorithm::Hs256, b"fifteen bytes!!")]);
-    assert!(short.contains("15 bytes, and must have at least 16"), "{short}");
+    assert!(short.contains("15 bytes, and at least 16 are required"), "{short}");
 }
 
 const ED_X: &str = "DlOmNX5wehdcTrjlv2Ik8sLpfmV2nBBnVlDNHxbd658";

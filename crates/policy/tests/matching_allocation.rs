@@ -1,7 +1,7 @@
-//! The common request is met without touching the heap.
+//! Matching a common request does not allocate.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
-#![allow(unsafe_code, reason = "an allocator is unsafe to be one")]
+#![allow(unsafe_code, reason = "the allocator trait is unsafe to implement")]
 
 mod matching_support;
 
@@ -18,16 +18,16 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is left to the system's allocator; counting does not allocate.
+// SAFETY: all calls are passed on to the system's allocator; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of the same function.
+        // SAFETY: the caller upholds the contract, which is the same for both functions.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of the same function.
+        // SAFETY: the caller upholds the contract, which is the same for both functions.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The policy of the design's first page: by address, by user and tier, and logins.
+/// Returns a typical policy: limits by address, by user and tier, and for logins.
 fn policy() -> Policy {
     let tiers = vec![
         ("free".to_owned(), limited(60)),
@@ -55,7 +55,7 @@ fn policy() -> Policy {
 }
 
 #[test]
-fn a_common_request_allocates_nothing() {
+fn matching_a_common_request_does_not_allocate() {
     let mut filled = policy();
     for at in 0..300 {
         filled.rules.push(rule_for(
@@ -72,7 +72,7 @@ fn a_common_request_allocates_nothing() {
     ];
     let (simple, filled) = (compile(policy()), compile(filled));
     assert!(simple.has_fast_path() && !filled.has_fast_path());
-    for plan in [simple, filled] {
+    for compiled in [simple, filled] {
         for peer in ["10.0.0.1", "203.0.113.9", "2001:db8::1"] {
             for target in ["/auth/login", "/auth/login/?next=%2F", "/more/17/x"] {
                 let request = Request {
@@ -83,7 +83,7 @@ fn a_common_request_allocates_nothing() {
                     ..Request::from_peer(Some(peer.parse().unwrap()))
                 };
                 let before = ALLOCATIONS.with(Cell::get);
-                let matched = plan.match_request(&request);
+                let matched = compiled.match_request(&request);
                 let after = ALLOCATIONS.with(Cell::get);
                 assert!(matched.charges.len() >= 2);
                 assert_eq!(after - before, 0, "{peer} {target}");
@@ -92,9 +92,9 @@ fn a_common_request_allocates_nothing() {
     }
 }
 
-/// The count counts.
+/// Guards against an allocator that counts nothing.
 #[test]
-fn an_allocation_is_seen() {
+fn counting_allocator_counts_allocations() {
     let before = ALLOCATIONS.with(Cell::get);
     drop(std::hint::black_box(vec![1_u8]));
     assert!(ALLOCATIONS.with(Cell::get) > before);

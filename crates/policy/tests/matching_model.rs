@@ -1,5 +1,5 @@
-//! The compiled plan against a matcher that asks every rule about everything,
-//! written as plainly as possible and without any of the plan's parts.
+//! The compiled policy against a model: a simple matcher that checks every condition of every rule and shares no code
+//! with the compiled policy.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -17,7 +17,7 @@ use tollgate_policy::model::{
 };
 use tollgate_policy::{Access, CompiledPolicy, Descriptor, Request, RuleOutcome};
 
-/// Small alphabets, so that rules and requests often meet.
+/// Small alphabets, so that requests often match rules.
 const METHODS: [&str; 4] = ["GET", "POST", "PUT", "HEAD"];
 const HOSTS: [&str; 4] = ["a.com", "x.a.com", "y.x.a.com", "b.com"];
 const HOST_PATTERNS: [&str; 5] = ["a.com", "*.a.com", "*.x.a.com", "b.com", "*.com"];
@@ -27,7 +27,7 @@ const PATH_PATTERNS: [&str; 12] =
     ["/", "/*", "/a", "/a/*", "/a/b", "/a/*/c", "/*/b", "/b/*", "/*/b/*", "/c/b/c/d", "/a/{name}", "/:first/b/c"];
 const VALUES: [&str; 4] = ["1", "12", "2", "k=1"];
 const VALUE_PATTERNS: [&str; 6] = ["1", "1*", "*2", "2", "*", "key=1"];
-/// Of the first of several identities: each names the one that it means.
+/// Patterns for a list of identities: each names the identity that it is for.
 const LIST_PATTERNS: [&str; 6] = ["key=1", "user=1*", "key=*2", "user=2", "*", "client=1"];
 const PEERS: [&str; 7] = [
     "10.0.0.1",
@@ -35,7 +35,7 @@ const PEERS: [&str; 7] = [
     "192.0.2.77",
     "2001:db8::1",
     "::ffff:10.0.0.1",
-    // These carry 192.0.2.1 and 10.0.0.1.
+    // These embed 192.0.2.1 and 10.0.0.1.
     "64:ff9b::c000:201",
     "2002:a00:1::1",
 ];
@@ -46,10 +46,10 @@ const ENTRIES: [&str; 7] = ["remote_address", "client_ip", "user", "X-User", "x-
 const TIERS: [&str; 3] = ["free", "pro", "gold"];
 const KEYS: [&str; 7] = ["client_ip", "user", "client", "route", "path", "tier", "method"];
 
-/// What a key has before the address, in place of a value that cannot be used.
+/// The prefix of the address in a key whose value is unusable.
 const UNUSABLE: &str = r"\unusable:";
 
-/// Choices from a seed.
+/// Random choices from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -202,7 +202,7 @@ impl Dice {
         let mut headers = Vec::new();
         for name in ["x-a", "X-B", "x-user", "x-key"] {
             if self.one_in(2) {
-                // What stands behind an empty line cannot be used.
+                // A value after an empty line is unusable.
                 headers.extend(self.one_in(6).then(|| (name.to_owned(), String::new())));
                 headers.push((name.to_owned(), self.pick(&VALUES).to_owned()));
                 headers.extend(self.one_in(6).then(|| (name.to_owned(), "more".to_owned())));
@@ -229,7 +229,7 @@ impl Dice {
     }
 }
 
-/// What the plain matcher says: for each charge the rule, its key, its quota and its cost.
+/// The charges: for each, the rule, the key, the quota and the cost.
 type Charges = Vec<(u32, String, Quota, u64)>;
 
 #[derive(Clone)]
@@ -245,17 +245,17 @@ impl Model<'_> {
         self.sent.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Its value; one that cannot be used is counted under the address.
+    /// Returns the value of a header. An unusable value is counted under the address.
     fn value(&self, name: &str) -> Option<String> {
         let first = self.header(name)?;
         if !first.is_empty() {
             return Some(first.to_owned());
         }
-        let address = self.client().map_or_else(String::new, |client| grouped(carried(client).unwrap_or(client)));
+        let address = self.client().map_or_else(String::new, |client| key_text(embedded_v4(client).unwrap_or(client)));
         self.sent.descriptor.is_none().then(|| format!("{UNUSABLE}{address}"))
     }
 
-    /// The same request for each reading of its path: resolved, decoded, as it was sent.
+    /// Returns the request for each reading of its path: resolved, decoded, as it was sent.
     fn readings(&self) -> Vec<Model<'_>> {
         let mut sent = self.sent.target.split('?').next().unwrap().to_owned();
         if sent.is_empty() {
@@ -298,19 +298,21 @@ impl Model<'_> {
         Some(client)
     }
 
-    /// The client's address, and the one that it carries.
+    /// Returns the client's address, and the IPv4 address that it embeds.
     fn addresses(&self) -> Vec<IpAddr> {
-        self.client().into_iter().flat_map(|client| [Some(client), carried(client)]).flatten().collect()
+        self.client().into_iter().flat_map(|client| [Some(client), embedded_v4(client)]).flatten().collect()
     }
 
-    /// The name that counts and the value.
+    /// Returns the value of an identity, and the name of the identity under which it is found.
     fn identity(&self, name: &str, route: Option<&str>) -> Option<(String, String)> {
         let named = |value: Option<&str>| value.map(|value| (name.to_owned(), value.to_owned()));
         match name {
             "user" => named(self.value("x-user").as_deref()),
             "key" => named(self.value("x-key").as_deref()),
             "client" => self.identity("key", None).or_else(|| self.identity("user", None)),
-            "client_ip" => named(self.client().map(|client| grouped(carried(client).unwrap_or(client))).as_deref()),
+            "client_ip" => {
+                named(self.client().map(|client| key_text(embedded_v4(client).unwrap_or(client))).as_deref())
+            }
             "method" => named(Some(&self.sent.method)),
             "path" => named(self.path.as_ref().map(|(path, _)| path.as_str())),
             "route" => named(route),
@@ -330,12 +332,12 @@ impl Model<'_> {
         self.header("x-tier").filter(|tier| named(tier)).unwrap_or("free").to_owned()
     }
 
-    /// The most specific of these patterns that the path matches.
+    /// Returns the most specific of these patterns that the path matches.
     fn route<'p>(&self, among: impl Iterator<Item = &'p String>) -> Option<&'p str> {
         let (path, slash) = self.path.as_ref()?;
         let mut matching: Vec<&str> =
             among.map(String::as_str).filter(|pattern| path_matches(pattern, path, *slash)).collect();
-        // The name of a parameter counts no more than a star.
+        // The name of a parameter is as specific as a star.
         let starred = |pattern: &str| pattern.replace("{name}", "*").replace(":first", "*");
         let rank = |pattern: &&str| {
             let starred = starred(pattern);
@@ -345,7 +347,7 @@ impl Model<'_> {
         matching.first().copied()
     }
 
-    fn means(&self, pattern: &TextPattern, (name, value): &(String, String)) -> bool {
+    fn pattern_matches(&self, pattern: &TextPattern, (name, value): &(String, String)) -> bool {
         match pattern.0.split_once('=') {
             Some((only, text)) => name == only && star(text, value),
             None => star(&pattern.0, value),
@@ -354,7 +356,7 @@ impl Model<'_> {
 
     fn holds(&self, condition: &Condition, value: Option<&(String, String)>, is_list: bool) -> bool {
         if value.is_some_and(|(_, value)| value.starts_with(UNUSABLE)) {
-            // It may be taken for a value, for none, and for no value in particular.
+            // It counts both as present and as absent, but equals no particular value.
             return match condition {
                 Condition::Present | Condition::Absent => true,
                 Condition::OneOf(_) => false,
@@ -372,7 +374,9 @@ impl Model<'_> {
     }
 
     fn is_among(&self, among: &[TextPattern], value: &(String, String), is_list: bool) -> bool {
-        among.iter().any(|pattern| if is_list { self.means(pattern, value) } else { star(&pattern.0, &value.1) })
+        among
+            .iter()
+            .any(|pattern| if is_list { self.pattern_matches(pattern, value) } else { star(&pattern.0, &value.1) })
     }
 
     /// Whether the descriptor is of the domain, and its entries are exactly those that the rule names.
@@ -387,20 +391,21 @@ impl Model<'_> {
         named.extend((!when.hosts.is_empty()).then_some("host"));
         named.extend((!when.paths.is_empty()).then_some("path"));
         named.extend(when.network.is_some().then_some("client_ip"));
-        let mut named: Vec<&str> = named.into_iter().map(meant).collect();
+        let mut named: Vec<&str> = named.into_iter().map(canonical_name).collect();
         named.sort_unstable();
         named.dedup();
         let entries = descriptor.is_some_and(|(_, entries)| {
-            let mut entries: Vec<&str> = entries.iter().map(|entry| meant(entry)).collect();
+            let mut entries: Vec<&str> = entries.iter().map(|entry| canonical_name(entry)).collect();
             entries.sort_unstable();
             entries == named
         });
         domain && (entries || !when.exact_entries)
     }
 
-    fn meets(&self, when: &When) -> bool {
-        let asks_for = |method: &str| when.methods.iter().any(|asked| asked == method);
-        let method = when.methods.is_empty() || asks_for(&self.sent.method) || (self.is_like_get() && asks_for("GET"));
+    fn conditions_hold(&self, when: &When) -> bool {
+        let names_method = |method: &str| when.methods.iter().any(|asked| asked == method);
+        let method =
+            when.methods.is_empty() || names_method(&self.sent.method) || (self.is_like_get() && names_method("GET"));
         let host = when.hosts.is_empty()
             || self.sent.host.as_ref().is_some_and(|host| when.hosts.iter().any(|pattern| star(pattern, host)));
         let path = when.paths.is_empty() || self.route(when.paths.iter()).is_some();
@@ -415,9 +420,9 @@ impl Model<'_> {
         let network = match &when.network {
             None => true,
             Some(Networks::Internal) => self.is_internal(),
-            Some(Networks::NotInternal) => !self.is_surely_internal(),
+            Some(Networks::NotInternal) => !self.is_strictly_internal(),
             Some(Networks::Among(networks)) => self.is_from(networks),
-            Some(Networks::NotAmong(networks)) => !self.is_surely_from(networks),
+            Some(Networks::NotAmong(networks)) => !self.is_strictly_from(networks),
         };
         method && host && path && headers && identities && network
     }
@@ -430,25 +435,25 @@ impl Model<'_> {
         self.addresses().iter().any(|client| networks.iter().any(|network| network.contains(client)))
     }
 
-    /// By the address as it was sent and by the one that it carries.
-    fn is_surely_internal(&self) -> bool {
+    /// Whether both the address as it was sent and the one that it embeds are internal.
+    fn is_strictly_internal(&self) -> bool {
         let addresses = self.addresses();
         !addresses.is_empty() && addresses.iter().all(|client| client.to_string().starts_with("10."))
     }
 
-    fn is_surely_from(&self, networks: &[IpNet]) -> bool {
+    fn is_strictly_from(&self, networks: &[IpNet]) -> bool {
         let addresses = self.addresses();
         let is_in = |client: &IpAddr| networks.iter().any(|network| network.contains(client));
         !addresses.is_empty() && addresses.iter().all(is_in)
     }
 
     fn grant<'p>(&self, rule: &'p Rule, parts: &[(String, String)]) -> &'p Grant {
-        // An override means the address as it was sent; what that one carries only where nothing more is granted.
-        let sent = self.client().filter(|client| carried(*client).is_some()).map(|client| client.to_string());
+        // An override matches the address as it was sent; the embedded one only if it grants no more than the rule.
+        let sent = self.client().filter(|client| embedded_v4(*client).is_some()).map(|client| client.to_string());
         let matches = |given: &Override, sent: Option<&String>| {
             given.key.iter().zip(parts).zip(&rule.key).all(|((pattern, part), name)| match sent {
                 _ if part.1.starts_with(UNUSABLE) => false,
-                _ if name == "client" => self.means(pattern, part),
+                _ if name == "client" => self.pattern_matches(pattern, part),
                 Some(sent) if name == "client_ip" => star(&pattern.0, sent),
                 _ => star(&pattern.0, &part.1),
             })
@@ -464,15 +469,15 @@ impl Model<'_> {
             |given: &&Override| matches(given, by_address) || (!means_sent && is_unlimited && matches(given, None));
         let specificity = |given: &&Override| {
             let stars = given.key.iter().filter(|pattern| pattern.0.contains('*')).count();
-            // What stands before `=` is not part of the pattern for a list.
+            // The text before `=` is not part of the pattern for a list.
             let length = |(pattern, name): (&TextPattern, &String)| {
                 if name == "client" { pattern.0.rsplit('=').next().unwrap().len() } else { pattern.0.len() }
             };
             (stars, std::cmp::Reverse(given.key.iter().zip(&rule.key).map(length).sum::<usize>()))
         };
-        let mut meaning: Vec<&Override> = rule.overrides.iter().filter(means).collect();
-        meaning.sort_by_key(specificity);
-        if let Some(given) = meaning.first() {
+        let mut matching: Vec<&Override> = rule.overrides.iter().filter(means).collect();
+        matching.sort_by_key(specificity);
+        if let Some(given) = matching.first() {
             return &given.grant;
         }
         match &rule.allowance {
@@ -502,15 +507,16 @@ impl Model<'_> {
                 _ if self.is_like_get() => 3,
                 _ => 1,
             },
+            CostSource::Paths { .. } => panic!("`cost_by_path.rs` has its own model"),
         }
     }
 
-    /// A gateway says what it means.
+    /// Whether the method is treated like GET. Descriptors of gateways are compared literally.
     fn is_like_get(&self) -> bool {
         self.sent.method == "HEAD" && self.sent.descriptor.is_none()
     }
 
-    /// Each rule as the first reading has it in which it charges anything.
+    /// Returns the charges of each rule in the first reading in which it charges anything.
     fn charges(&self) -> Charges {
         let readings: Vec<Charges> = self.readings().iter().map(Model::charges_read).collect();
         let mut charges = Vec::new();
@@ -524,7 +530,7 @@ impl Model<'_> {
     fn charges_read(&self) -> Charges {
         let mut charges = Vec::new();
         let every_path = || self.policy.rules.iter().flat_map(|rule| &rule.when.paths);
-        let meets = |rule: &Rule| self.meets(&rule.when) && self.is_described(rule);
+        let meets = |rule: &Rule| self.conditions_hold(&rule.when) && self.is_described(rule);
         for (at, rule) in (0..).zip(&self.policy.rules).filter(|(_, rule)| meets(rule) && !rule.denies()) {
             let route =
                 if rule.when.paths.is_empty() { self.route(every_path()) } else { self.route(rule.when.paths.iter()) };
@@ -543,10 +549,11 @@ impl Model<'_> {
         charges
     }
 
-    /// The rules that deny in any reading.
+    /// Returns the rules that deny in any reading.
     fn denials(&self) -> Vec<u32> {
         let readings = self.readings();
-        let applies = |rule: &Rule| readings.iter().any(|read| read.meets(&rule.when) && read.is_described(rule));
+        let applies =
+            |rule: &Rule| readings.iter().any(|read| read.conditions_hold(&rule.when) && read.is_described(rule));
         let denies = |rule: &Rule| rule.denies() && applies(rule);
         (0..).zip(&self.policy.rules).filter(|(_, rule)| denies(rule)).map(|(at, _)| at).collect()
     }
@@ -557,7 +564,7 @@ impl Model<'_> {
         let value = self.identity("client", None);
         let allowed = |(_, among): &(String, Vec<TextPattern>)| {
             let value = value.as_ref().filter(|(_, value)| !value.starts_with(UNUSABLE));
-            value.is_some_and(|value| among.iter().any(|pattern| self.means(pattern, value)))
+            value.is_some_and(|value| among.iter().any(|pattern| self.pattern_matches(pattern, value)))
         };
         match (denied, self.policy.allow.identities.iter().any(allowed)) {
             (true, _) => Access::Denied,
@@ -567,8 +574,8 @@ impl Model<'_> {
     }
 }
 
-/// What an entry stands for.
-fn meant(name: &str) -> &str {
+/// Returns the canonical name of an entry.
+fn canonical_name(name: &str) -> &str {
     match name {
         "remote_address" => "client_ip",
         "X-User" | "x-user" => "user",
@@ -577,7 +584,7 @@ fn meant(name: &str) -> &str {
     }
 }
 
-fn carried(address: IpAddr) -> Option<IpAddr> {
+fn embedded_v4(address: IpAddr) -> Option<IpAddr> {
     match address.to_string().as_str() {
         "64:ff9b::c000:201" => Some("192.0.2.1".parse().unwrap()),
         "2002:a00:1::1" => Some("10.0.0.1".parse().unwrap()),
@@ -585,14 +592,14 @@ fn carried(address: IpAddr) -> Option<IpAddr> {
     }
 }
 
-fn grouped(address: IpAddr) -> String {
+fn key_text(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => ipnet::Ipv6Net::new(address, 64).unwrap().trunc().to_string(),
     }
 }
 
-/// Whether a path matches: the pattern tried segment by segment.
+/// Whether a path matches a pattern, segment by segment.
 fn path_matches(pattern: &str, path: &str, slash: bool) -> bool {
     let split = |text: &str| match text {
         "/" => Vec::new(),
@@ -613,7 +620,7 @@ fn path_matches(pattern: &str, path: &str, slash: bool) -> bool {
     }
 }
 
-/// Whether a text matches a pattern with stars: all ways are tried.
+/// Whether a text matches a pattern with stars, by trying all splits.
 fn star(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -623,7 +630,7 @@ fn star(pattern: &str, text: &str) -> bool {
     }
 }
 
-fn check(plan: &CompiledPolicy, policy: &Policy, sent: &Sent) -> Result<usize, TestCaseError> {
+fn check(compiled: &CompiledPolicy, policy: &Policy, sent: &Sent) -> Result<usize, TestCaseError> {
     let entries: Vec<(&str, &str)> =
         sent.descriptor.iter().flat_map(|(_, names)| names).map(|name| (name.as_str(), "")).collect();
     let descriptor = sent.descriptor.as_ref().map(|(domain, _)| Descriptor { domain, entries: &entries });
@@ -637,39 +644,38 @@ fn check(plan: &CompiledPolicy, policy: &Policy, sent: &Sent) -> Result<usize, T
         ..Request::from_peer(sent.peer)
     };
     let model = Model { policy, sent, path: None };
-    let matched = plan.match_request(&request);
+    let matched = compiled.match_request(&request);
     prop_assert_eq!(matched.access, model.access());
     let charges: Charges = matched
         .charges
         .iter()
         .map(|charge| {
             let key = String::from_utf8(matched.key(charge).to_vec()).unwrap();
-            (charge.rule, key, plan.quotas()[charge.quota as usize].quota, charge.cost)
+            (charge.rule, key, compiled.quotas()[charge.quota as usize].quota, charge.cost)
         })
         .collect();
     let expected = if matched.access == Access::Rules { model.charges() } else { Vec::new() };
     prop_assert_eq!(&charges, &expected);
     let denials = if matched.access == Access::Rules { model.denials() } else { Vec::new() };
     prop_assert_eq!(matched.denials.as_slice(), denials.as_slice());
-    explained_alike(plan, &request, &charges)?;
+    assert_explained(compiled, &request, &charges)?;
     Ok(charges.len())
 }
 
-/// What people are told is what is charged, and every rule that does not apply has its reason.
-fn explained_alike(plan: &CompiledPolicy, request: &Request<'_>, charges: &Charges) -> Result<(), TestCaseError> {
-    let mut told: Charges = Vec::new();
-    for rule in plan.explain(request).rules {
+/// Asserts that the explanation has the same charges, and a reason for every rule that does not apply.
+fn assert_explained(compiled: &CompiledPolicy, request: &Request<'_>, charges: &Charges) -> Result<(), TestCaseError> {
+    let mut explained: Charges = Vec::new();
+    for rule in compiled.explain(request).rules {
         match rule.outcome {
-            RuleOutcome::Applies(applied) => told.extend(
-                applied
-                    .quotas
-                    .iter()
-                    .map(|quota| (rule.rule, applied.key.clone(), plan.quotas()[*quota as usize].quota, applied.cost)),
-            ),
+            RuleOutcome::Applies(applied) => {
+                explained.extend(applied.quotas.iter().map(|quota| {
+                    (rule.rule, applied.key.clone(), compiled.quotas()[*quota as usize].quota, applied.cost)
+                }));
+            }
             RuleOutcome::NotApplied { reason } => prop_assert_ne!(reason, "its conditions do not hold"),
         }
     }
-    prop_assert_eq!(&told, charges);
+    prop_assert_eq!(&explained, charges);
     Ok(())
 }
 
@@ -677,26 +683,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn the_plan_agrees_with_a_plain_matcher(seed in any::<u64>(), rules in 1_usize..150) {
+    fn compiled_policy_agrees_with_the_model(seed in any::<u64>(), rules in 1_usize..150) {
         let mut dice = Dice(seed);
         let policy = dice.policy(rules);
-        let plan = compile(policy.clone());
+        let compiled = compile(policy.clone());
         for _ in 0..10 {
-            check(&plan, &policy, &dice.request())?;
+            check(&compiled, &policy, &dice.request())?;
         }
     }
 }
 
-/// A property that never meets anything proves nothing.
+/// Guards against a property that is vacuously true.
 #[test]
-fn the_model_meets_many_rules_and_misses_many() {
+fn generated_requests_match_many_rules_and_miss_many() {
     let (mut charges, mut rules) = (0, 0);
     for seed in 0..50 {
         let mut dice = Dice(seed);
         let policy = dice.policy(40);
-        let plan = compile(policy.clone());
+        let compiled = compile(policy.clone());
         for _ in 0..10 {
-            charges += check(&plan, &policy, &dice.request()).unwrap();
+            charges += check(&compiled, &policy, &dice.request()).unwrap();
             rules += 40;
         }
     }

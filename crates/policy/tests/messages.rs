@@ -1,5 +1,5 @@
-//! Every message, as it is printed. `UPDATE_MESSAGES=1 cargo test -p tollgate-policy --all-features
-//! --test messages` writes them anew; read what changed.
+//! Compares every message with its fixture. `UPDATE_MESSAGES=1 cargo test -p tollgate-policy --all-features
+//! --test messages` rewrites the fixtures; review the changes.
 
 #![cfg(all(feature = "yaml", feature = "jwt"))]
 #![allow(clippy::unwrap_used)]
@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tollgate_policy::{Diagnostic, ERROR_CODES, WARNING_CODES, parse};
+use tollgate_policy::{Diagnostic, ERROR_CODES, NOTE_CODES, WARNING_CODES, parse};
 
 const UPDATE: &str = "UPDATE_MESSAGES";
 
@@ -16,7 +16,20 @@ fn fixtures(kind: &str) -> PathBuf {
     Path::new("tests/fixtures").join(kind)
 }
 
-/// What a code's file says; the one about size is made here.
+/// The names of the fixtures of a code, without extension: `CODE`, and `CODE+CASE` for further cases.
+fn cases(kind: &str, code: &str) -> Vec<String> {
+    let mut cases = vec![code.to_owned()];
+    for entry in fs::read_dir(fixtures(kind)).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if let Some(case) = name.strip_suffix(".yaml").filter(|name| name.starts_with(&format!("{code}+"))) {
+            cases.push(case.to_owned());
+        }
+    }
+    cases.sort();
+    cases
+}
+
+/// The text of a fixture. The one about size is generated.
 fn fixture(kind: &str, code: &str) -> String {
     if code == "file-too-large" {
         return "# a long comment\n".repeat(300_000);
@@ -45,29 +58,31 @@ fn assert_same(different: &[String]) {
 }
 
 #[test]
-fn every_error_reads_as_it_should() {
+fn error_messages_match_their_fixtures() {
     let mut different = Vec::new();
-    // That one only a program without the feature `jwt` says; see `without_jwt.rs`.
+    // Only a program without the feature `jwt` reports that one; see `without_jwt.rs`.
     for code in ERROR_CODES.iter().filter(|code| **code != "jwt-not-built") {
-        let text = fixture("errors", code);
-        let report = parse(&text, &format!("{code}.yaml"), Some(&fixtures("errors"))).expect_err(code);
-        let codes: Vec<&str> = report.errors.iter().map(|error| error.code).collect();
-        assert!(codes.contains(code), "{code} draws {codes:?}");
-        assert!(codes.iter().all(|other| other == code), "{code} draws others too: {report}");
-        compare("errors", code, &text_of(&report.errors), &mut different);
+        for case in cases("errors", code) {
+            let text = fixture("errors", &case);
+            let report = parse(&text, &format!("{case}.yaml"), Some(&fixtures("errors"))).expect_err(&case);
+            let codes: Vec<&str> = report.errors.iter().map(|error| error.code).collect();
+            assert!(codes.contains(code), "{case} causes {codes:?}");
+            assert!(codes.iter().all(|other| other == code), "{case} causes other errors too: {report}");
+            compare("errors", &case, &text_of(&report.errors), &mut different);
+        }
     }
     assert_same(&different);
 }
 
 #[test]
-fn every_warning_reads_as_it_should() {
+fn warning_messages_match_their_fixtures() {
     let mut different = Vec::new();
     for code in WARNING_CODES {
         let text = fixture("warnings", code);
         let loaded = parse(&text, &format!("{code}.yaml"), Some(&fixtures("warnings")));
         let loaded = loaded.unwrap_or_else(|report| panic!("{code}: {report}"));
         let codes: Vec<&str> = loaded.warnings.iter().map(|warning| warning.code).collect();
-        assert!(codes.contains(code), "{code} draws {codes:?}");
+        assert!(codes.contains(code), "{code} causes {codes:?}");
         let own: Vec<Diagnostic> = loaded.warnings.into_iter().filter(|warning| warning.code == *code).collect();
         compare("warnings", code, &text_of(&own), &mut different);
     }
@@ -75,31 +90,68 @@ fn every_warning_reads_as_it_should() {
 }
 
 #[test]
-fn every_fixture_has_a_code() {
-    for (kind, codes) in [("errors", ERROR_CODES), ("warnings", WARNING_CODES)] {
+fn note_messages_match_their_fixtures() {
+    let mut different = Vec::new();
+    for code in NOTE_CODES {
+        let text = fixture("notes", code);
+        let loaded = parse(&text, &format!("{code}.yaml"), Some(&fixtures("notes")));
+        let loaded = loaded.unwrap_or_else(|report| panic!("{code}: {report}"));
+        assert!(loaded.notes.iter().all(|note| note.code == *code), "{code} draws {:?}", loaded.notes);
+        compare("notes", code, &text_of(&loaded.notes), &mut different);
+    }
+    assert_same(&different);
+}
+
+#[test]
+fn warning_that_follows_from_an_error_is_omitted() {
+    let rule = |members: &str| {
+        let text = format!(
+            "version: 1\nbudgets: {{ tokens: {{ key: client_ip, limit: 100/min }} }}\n\
+             rules: [{{ name: a, budget: tokens, cost: 2 }}, {{ name: b, {members} }}]\n"
+        );
+        let report = parse(&text, "policy", None).unwrap_err();
+        let codes = |list: &[Diagnostic]| list.iter().map(|one| one.code).collect::<Vec<_>>();
+        (codes(&report.errors), codes(&report.warnings))
+    };
+    assert_eq!(rule("budget: tokenz"), (vec!["unknown-budget"], vec![]));
+    assert_eq!(rule("key: client_ip, limit: 5/min, cost: 50"), (vec!["cost-never-fits"], vec![]));
+    let other = "unlimited: true }, { name: c, budget: tokenz";
+    assert_eq!(rule(other), (vec!["unknown-budget"], vec!["unlimited-for-all"]));
+    let text = "version: 1\nbudgets: { tokens: { key: client_ip, limit: 100/min } }\n\
+                rules: [{ name: a, budget: tokens, shadow: true }]\n";
+    let report = parse(text, "policy", None).unwrap_err();
+    assert_eq!((report.errors[0].code, report.warnings.first()), ("misplaced-member", None));
+}
+
+#[test]
+fn each_fixture_belongs_to_a_code() {
+    for (kind, codes) in [("errors", ERROR_CODES), ("warnings", WARNING_CODES), ("notes", NOTE_CODES)] {
         for entry in fs::read_dir(fixtures(kind)).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_stem().unwrap().to_str().unwrap();
+            // `CODE+CASE.yaml` is a further case of a code.
+            let name = name.split('+').next().unwrap();
             assert!(codes.contains(&name), "{} belongs to no code", path.display());
         }
     }
 }
 
 #[test]
-fn every_code_is_explained() {
+fn each_code_is_documented_once() {
     let page = fs::read_to_string("../../docs/policy-messages.md").unwrap();
     let headings: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("### ")).collect();
-    for code in ERROR_CODES.iter().chain(WARNING_CODES) {
+    for code in ERROR_CODES.iter().chain(WARNING_CODES).chain(NOTE_CODES) {
         assert_eq!(headings.iter().filter(|heading| *heading == code).count(), 1, "docs/policy-messages.md on {code}");
     }
     for heading in headings {
-        assert!(ERROR_CODES.contains(&heading) || WARNING_CODES.contains(&heading), "{heading} is no code");
+        let is_code = [ERROR_CODES, WARNING_CODES, NOTE_CODES].iter().any(|codes| codes.contains(&heading));
+        assert!(is_code, "{heading} is not a code");
     }
 }
 
 #[test]
 fn codes_are_unique() {
-    let mut all: Vec<&str> = ERROR_CODES.iter().chain(WARNING_CODES).copied().collect();
+    let mut all: Vec<&str> = ERROR_CODES.iter().chain(WARNING_CODES).chain(NOTE_CODES).copied().collect();
     all.sort_unstable();
     assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
 }

@@ -1,5 +1,5 @@
-//! A path is read in several ways, because servers do: what limits applies if
-//! any reading matches, what exempts only if all of them do.
+//! A path has several readings, because servers differ: a limit applies if any reading matches, an exemption only if
+//! all of them do.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -21,21 +21,21 @@ fn get<'a>(target: &'a str) -> Request<'a> {
     from(CLIENT, "GET", target, &())
 }
 
-/// A rule for this pattern alone, by nothing.
-fn only(pattern: &str) -> CompiledPolicy {
+/// Returns a policy of one rule for this pattern, without a key.
+fn single_rule(pattern: &str) -> CompiledPolicy {
     compile(with_rules(vec![rule_for("r", &[], paths(&[pattern]))]))
 }
 
 fn applies(pattern: &str, target: &str) -> bool {
-    let times = only(pattern).match_request(&get(target)).charges.len();
+    let times = single_rule(pattern).match_request(&get(target)).charges.len();
     assert!(times <= 1, "{target} is charged {times} times under {pattern}");
     times == 1
 }
 
-/// What a server makes of a target, as far as it tells which of its routes is served.
+/// The route by which each server serves a target.
 struct Served {
     target: &'static str,
-    /// axum compares the path as it was sent, and knows neither dots nor empty segments.
+    /// axum compares the path as it was sent, and does not resolve dot segments or merge slashes.
     by_axum: &'static str,
     /// nginx decodes, merges slashes and resolves dots; an escaped slash is a slash.
     by_nginx: &'static str,
@@ -54,10 +54,10 @@ const SERVED: [Served; 9] = [
 ];
 
 #[test]
-fn a_rule_for_what_axum_or_nginx_serves_applies() {
+fn rule_for_the_route_that_axum_or_nginx_serves_applies() {
     for Served { target, by_axum, by_nginx } in &SERVED {
         for (server, pattern) in [("axum", by_axum), ("nginx", by_nginx)] {
-            // A pattern is written plainly; axum's own dots are found by what lies below.
+            // Patterns have no dot segments; those that axum keeps are matched by the prefix pattern.
             let pattern = pattern.replace("/./", "/");
             assert!(applies(&pattern.replace("%2f", "%252f"), target), "{server} serves {target} as {pattern}");
         }
@@ -65,33 +65,33 @@ fn a_rule_for_what_axum_or_nginx_serves_applies() {
 }
 
 #[test]
-fn other_servers_lead_away_from_no_rule() {
+fn readings_of_other_servers_do_not_avoid_a_rule() {
     for (server, target) in [
-        ("Tomcat cuts parameters off", "/auth;v=1/login;jsessionid=7"),
-        ("Tomcat cuts them off before it decodes", "/auth/login;a%2fb"),
-        ("some cut them off behind", "/auth/login%3bx"),
-        ("Windows and URL parsers of browsers take a backslash for a slash", "/auth\\login"),
+        ("Tomcat removes parameters", "/auth;v=1/login;jsessionid=7"),
+        ("Tomcat removes them before decoding", "/auth/login;a%2fb"),
+        ("some remove them after decoding", "/auth/login%3bx"),
+        ("Windows and URL parsers of browsers treat a backslash as a slash", "/auth\\login"),
         ("Windows does so once it is decoded", "/auth%5clogin"),
         ("Windows resolves dots behind backslashes", "/x\\..\\auth/login"),
         ("Windows drops dots at the end", "/auth/login."),
         ("Windows drops dots at the end of each name", "/auth./login..."),
         ("Windows drops spaces at the end", "/auth/login%20"),
-        ("C programs stop at a zero", "/auth/login%00.html"),
+        ("C programs stop at a zero byte", "/auth/login%00.html"),
         ("Envoy resolves dots around escaped slashes", "/junk%2fa/../auth/login"),
         ("Envoy in front of one that decodes", "/junk%2fa/../auth%2flogin"),
         ("Envoy in front of one that decodes and resolves", "/junk%2fa/../x%2f..%2fauth/login"),
         ("Tomcat with all of it", "/junk;a%2fb/../auth;v/login"),
         ("one server of several kinds", "/junk\\x;y/../auth/login"),
         ("all of it", "/x\\y%2f..%5c..//auth;a=b./%6cogin.;c%00d"),
-        ("a proxy is asked so", "http://example.com/x/../auth/login"),
-        ("no escape", "/auth/login?%2"),
+        ("absolute form, as sent to proxies", "http://example.com/x/../auth/login"),
+        ("invalid escape in the query", "/auth/login?%2"),
     ] {
         assert!(applies("/auth/login", target), "{server}: {target}");
     }
 }
 
 #[test]
-fn a_path_that_no_server_takes_for_another_is_only_itself() {
+fn different_paths_do_not_match_in_any_reading() {
     for target in
         ["/auth/loginx", "/auth/log%69nx", "/auth/login/x", "/auth/.login", "/auth/login.x", "/auth%252flogin"]
     {
@@ -99,7 +99,7 @@ fn a_path_that_no_server_takes_for_another_is_only_itself() {
     }
 }
 
-/// `open` is unlimited, and takes the place of `all` where it applies.
+/// Returns a policy in which the rule `open` is unlimited, and replaces `all` where it applies.
 fn exempting(patterns: &[&str]) -> CompiledPolicy {
     let open = Rule {
         allowance: Allowance::Same(Grant::Unlimited),
@@ -110,13 +110,13 @@ fn exempting(patterns: &[&str]) -> CompiledPolicy {
 }
 
 #[test]
-fn what_replaces_needs_every_reading() {
-    let plan = exempting(&["/health", "/static/*"]);
+fn rule_replaces_others_only_if_every_reading_matches() {
+    let compiled = exempting(&["/health", "/static/*"]);
     for target in
         ["/health", "/health/", "/health?a=%2f..", "/static/a%20b.css", "/static/caf%C3%A9", "http://h/health"]
     {
-        assert_eq!(charged(&plan, &get(target)), [""; 0], "{target}");
-        assert!(plan.match_request(&get(target)).unlimited, "{target}");
+        assert_eq!(charged(&compiled, &get(target)), [""; 0], "{target}");
+        assert!(compiled.match_request(&get(target)).unlimited, "{target}");
     }
     for target in [
         "/reports/2026%2f..%2f..%2fhealth",
@@ -131,24 +131,24 @@ fn what_replaces_needs_every_reading() {
         "/health%00x",
         "/reports/..;/health",
     ] {
-        assert_eq!(charged(&plan, &get(target)), ["all 203.0.113.9"], "{target}");
-        assert!(!plan.match_request(&get(target)).unlimited, "{target}");
+        assert_eq!(charged(&compiled, &get(target)), ["all 203.0.113.9"], "{target}");
+        assert!(!compiled.match_request(&get(target)).unlimited, "{target}");
     }
 }
 
 #[test]
-fn a_rule_but_for_some_paths_applies_unless_every_reading_is_one() {
+fn rule_with_excluded_paths_applies_unless_every_reading_is_excluded() {
     let but = Condition::OneOfBut { these: Vec::new(), but_not: patterns(&["/health"]) };
     let when = When { identities: vec![("path".to_owned(), but)], ..When::default() };
-    let plan = compile(with_rules(vec![rule_for("r", &[], when)]));
-    assert_eq!(charged(&plan, &get("/health")), [""; 0]);
+    let compiled = compile(with_rules(vec![rule_for("r", &[], when)]));
+    assert_eq!(charged(&compiled, &get("/health")), [""; 0]);
     for target in ["/reports/2026%2f..%2f..%2fhealth", "/health;x", "//health", "/x"] {
-        assert_eq!(charged(&plan, &get(target)), ["r "], "{target}");
+        assert_eq!(charged(&compiled, &get(target)), ["r "], "{target}");
     }
 }
 
 #[test]
-fn lists_by_path_allow_by_all_readings_and_deny_by_any() {
+fn access_lists_by_path_allow_by_all_readings_and_deny_by_any() {
     let list = || AccessList { client_ip: Vec::new(), identities: vec![("path".to_owned(), patterns(&["/x/*"]))] };
     let allowing = compile(Policy { allow: list(), ..with_rules(vec![rule("all", &[])]) });
     let denying = compile(Policy { deny: list(), ..with_rules(vec![rule("all", &[])]) });
@@ -167,16 +167,16 @@ fn lists_by_path_allow_by_all_readings_and_deny_by_any() {
 }
 
 #[test]
-fn an_override_without_a_limit_is_for_its_own_path_only() {
+fn unlimited_override_applies_only_to_its_own_path() {
     let own = Override { key: patterns(&["/cheap"]), grant: Grant::Unlimited };
-    let plan = compile(with_rules(vec![Rule { overrides: vec![own], ..rule("r", &["path"]) }]));
-    assert_eq!(charged(&plan, &get("/cheap")), [""; 0]);
-    assert_eq!(charged(&plan, &get("/dear/a%2f..%2f..%2fcheap")).len(), 1);
+    let compiled = compile(with_rules(vec![Rule { overrides: vec![own], ..rule("r", &["path"]) }]));
+    assert_eq!(charged(&compiled, &get("/cheap")), [""; 0]);
+    assert_eq!(charged(&compiled, &get("/dear/a%2f..%2f..%2fcheap")).len(), 1);
 }
 
 #[test]
-fn spellings_of_one_path_make_one_key() {
-    let plan = compile(with_rules(vec![
+fn spellings_of_one_path_have_one_key() {
+    let compiled = compile(with_rules(vec![
         rule("any", &["path"]),
         rule_for("reports", &["path", "route"], paths(&["/reports/*"])),
     ]));
@@ -195,49 +195,53 @@ fn spellings_of_one_path_make_one_key() {
         "/reports\\2026",
         "/reports/2026/",
     ] {
-        assert_eq!(charged(&plan, &get(target)), ["any /reports/2026", "reports /reports/2026|/reports/*"], "{target}");
+        assert_eq!(
+            charged(&compiled, &get(target)),
+            ["any /reports/2026", "reports /reports/2026|/reports/*"],
+            "{target}"
+        );
     }
 }
 
 #[test]
-fn a_key_is_of_the_reading_that_matched() {
-    let plan = compile(with_rules(vec![
+fn key_contains_the_matched_reading() {
+    let compiled = compile(with_rules(vec![
         rule_for("reports", &["path", "route"], paths(&["/reports/{name}"])),
         rule_for("x0", &["path"], paths(&["/x0"])),
     ]));
     let target = "/reports/2026%2f..%2f..%2fx0";
     let key = r"/reports/2026%2f..%2f..%2fx0|/reports/\x7bname\x7d";
-    assert_eq!(charged(&plan, &get(target)), [format!("reports {key}"), "x0 /x0".to_owned()]);
-    // An operator finds it by the path as it was sent, or as it is shown.
+    assert_eq!(charged(&compiled, &get(target)), [format!("reports {key}"), "x0 /x0".to_owned()]);
+    // An operator can enter the path as it was sent, or as it is displayed.
     for text in [key, "/reports/2026%2f..%2f..%2fx0|/reports/{name}", "/reports/2026%2f..%2f..%2fx0|/reports/7"] {
-        assert_eq!(plan.read_key(0, text).as_deref(), Ok(key), "{text}");
+        assert_eq!(compiled.read_key(0, text).as_deref(), Ok(key), "{text}");
     }
-    assert_eq!(plan.read_key(1, target).as_deref(), Ok("/x0"));
+    assert_eq!(compiled.read_key(1, target).as_deref(), Ok("/x0"));
 }
 
-/// Whatever the server takes for the tenant, that tenant's counter is charged.
+/// The counter of every tenant that a server may read from the path is charged.
 #[test]
-fn a_part_of_the_path_is_counted_in_every_reading() {
-    let plan = compile(Policy {
+fn path_segment_is_counted_in_every_reading() {
+    let compiled = compile(Policy {
         identities: vec![identity("tenant", IdentitySource::PathSegment(2))],
         ..with_rules(vec![rule("per-tenant", &["tenant"]), rule("all", &["client_ip"])])
     });
-    assert_eq!(charged(&plan, &get("/v1/acme/x")), ["per-tenant acme", "all 203.0.113.9"]);
-    let both = charged(&plan, &get("/v1/acme/x%2f..%2f..%2ffresh"));
+    assert_eq!(charged(&compiled, &get("/v1/acme/x")), ["per-tenant acme", "all 203.0.113.9"]);
+    let both = charged(&compiled, &get("/v1/acme/x%2f..%2f..%2ffresh"));
     assert_eq!(both, ["per-tenant fresh", "per-tenant acme", "all 203.0.113.9"]);
-    let explanation = plan.explain(&get("/v1/acme/x%2f..%2f..%2ffresh"));
+    let explanation = compiled.explain(&get("/v1/acme/x%2f..%2f..%2ffresh"));
     let RuleOutcome::Applies(application) = &explanation.rules[0].outcome else { panic!("{explanation:?}") };
     assert_eq!((&*application.key, &*application.more_keys), ("fresh", &["acme".to_owned()][..]));
 }
 
 #[test]
-fn explain_shows_the_readings_and_which_one_matched() {
-    let plan = compile(with_rules(vec![
+fn explanation_has_all_readings_and_the_matched_one() {
+    let compiled = compile(with_rules(vec![
         rule_for("reports", &["client_ip"], paths(&["/reports/*"])),
         rule_for("x0", &["client_ip"], paths(&["/x0"])),
         rule_for("other", &["client_ip"], paths(&["/other"])),
     ]));
-    let explanation = plan.explain(&get("/reports/2026%2f..%2f..%2fx0"));
+    let explanation = compiled.explain(&get("/reports/2026%2f..%2f..%2fx0"));
     assert_eq!(explanation.path.as_deref(), Some("/x0"));
     assert_eq!(explanation.readings, ["/x0", "/reports/2026/../../x0", "/reports/2026%2f..%2f..%2fx0"]);
     let read_as: Vec<Option<String>> = explanation
@@ -252,27 +256,27 @@ fn explain_shows_the_readings_and_which_one_matched() {
         read_as,
         [Some("/reports/2026/../../x0".to_owned()), Some("/x0".to_owned()), Some("path is /x0, not /other".to_owned())]
     );
-    let plain = plan.explain(&get("/x0"));
+    let plain = compiled.explain(&get("/x0"));
     assert_eq!(plain.readings, ["/x0"]);
     let RuleOutcome::Applies(application) = &plain.rules[1].outcome else { panic!("{plain:?}") };
     assert_eq!(application.read_as, None);
 }
 
 #[test]
-fn get_includes_head_and_head_is_head_alone() {
+fn rule_for_get_matches_head_but_not_conversely() {
     let on = |method: &str| When { methods: strings(&[method]), ..When::default() };
-    let plan = compile(with_rules(vec![rule_for("get", &[], on("GET")), rule_for("head", &[], on("HEAD"))]));
+    let compiled = compile(with_rules(vec![rule_for("get", &[], on("GET")), rule_for("head", &[], on("HEAD"))]));
     for (method, rules) in
         [("GET", &["get "][..]), ("HEAD", &["get ", "head "]), ("head", &["get ", "head "]), ("POST", &[])]
     {
-        assert_eq!(charged(&plan, &from(CLIENT, method, "/", &())), rules, "{method}");
+        assert_eq!(charged(&compiled, &from(CLIENT, method, "/", &())), rules, "{method}");
     }
-    let explained = plan.explain(&from(CLIENT, "HEAD", "/", &()));
+    let explained = compiled.explain(&from(CLIENT, "HEAD", "/", &()));
     assert!(explained.rules.iter().all(|rule| matches!(rule.outcome, RuleOutcome::Applies(_))));
 }
 
 #[test]
-fn head_costs_what_get_costs_unless_it_has_a_cost_of_its_own() {
+fn head_has_the_cost_of_get_unless_it_has_its_own() {
     let cost = |costs: &[(&str, u64)]| Cost {
         source: CostSource::Methods {
             costs: costs.iter().map(|(method, cost)| ((*method).to_owned(), *cost)).collect(),
@@ -289,18 +293,19 @@ fn head_costs_what_get_costs_unless_it_has_a_cost_of_its_own() {
 }
 
 #[test]
-fn a_gateways_entries_are_literal() {
+fn descriptor_methods_are_compared_literally() {
     let method = When { methods: strings(&["GET"]), ..When::default() };
-    let plan = compile(with_rules(vec![rule_for("get", &[], method)]));
-    let told =
-        |entries: &[(&str, &str)]| charged(&plan, &Request::from_descriptor(&Descriptor { domain: "edge", entries }));
-    assert_eq!(told(&[("method", "GET")]), ["get "]);
-    assert_eq!(told(&[("method", "HEAD")]), [""; 0]);
+    let compiled = compile(with_rules(vec![rule_for("get", &[], method)]));
+    let charges = |entries: &[(&str, &str)]| {
+        charged(&compiled, &Request::from_descriptor(&Descriptor { domain: "edge", entries }))
+    };
+    assert_eq!(charges(&[("method", "GET")]), ["get "]);
+    assert_eq!(charges(&[("method", "HEAD")]), [""; 0]);
 }
 
 #[test]
-fn parameters_stand_for_one_segment_each() {
-    for (pattern, target, is_met) in [
+fn parameter_matches_exactly_one_segment() {
+    for (pattern, target, matches) in [
         ("/users/{id}", "/users/7", true),
         ("/users/:id", "/users/7", true),
         ("/users/{id}", "/users/7/", true),
@@ -313,11 +318,11 @@ fn parameters_stand_for_one_segment_each() {
         ("/users/%7Bid%7D", "/users/7", false),
         ("/users/%7Bid%7D", "/users/%7bid%7d", true),
     ] {
-        assert_eq!(applies(pattern, target), is_met, "{pattern} {target}");
+        assert_eq!(applies(pattern, target), matches, "{pattern} {target}");
     }
 }
 
-/// One path, written in the ways that servers undo.
+/// Returns another spelling of a path, which servers normalise.
 fn respelled(path: &str, choices: &[u8]) -> String {
     let mut spelled = String::new();
     for (byte, choice) in path.bytes().zip(choices.iter().cycle()) {
@@ -334,7 +339,7 @@ fn respelled(path: &str, choices: &[u8]) -> String {
             (byte, _) => spelled.push(char::from(byte)),
         }
     }
-    // A target begins with a slash, whatever the first one became.
+    // A target begins with a slash, whatever replaced the first one.
     if spelled.starts_with('/') { spelled } else { format!("/{spelled}") }
 }
 
@@ -342,7 +347,7 @@ const PATTERNS: [&str; 8] = ["/a", "/a/*", "/a/{id}", "/:any/b", "/a/*/c", "/*",
 
 proptest! {
     #[test]
-    fn a_rule_for_a_plain_path_applies_to_each_of_its_spellings(
+    fn rule_for_a_plain_path_applies_to_all_spellings(
         segments in proptest::collection::vec("[abc]", 1..5),
         pattern in 0..PATTERNS.len(),
         choices in proptest::collection::vec(any::<u8>(), 1..24),
@@ -350,27 +355,27 @@ proptest! {
     ) {
         let path = format!("/{}", segments.join("/"));
         let trailing_slash = if keep { TrailingSlash::Keep } else { TrailingSlash::Ignore };
-        let plan = compile(Policy {
+        let compiled = compile(Policy {
             paths: Paths { trailing_slash, ignore_case: false },
             ..with_rules(vec![rule_for("r", &["path"], paths(&[PATTERNS[pattern]])), rule("all", &["path"])])
         });
         let spelled = respelled(&path, &choices);
-        let (plain, other) = (charged(&plan, &get(&path)), charged(&plan, &get(&spelled)));
+        let (plain, other) = (charged(&compiled, &get(&path)), charged(&compiled, &get(&spelled)));
         prop_assert!(plain.iter().all(|charge| other.contains(charge)), "{path} {spelled}: {plain:?} {other:?}");
-        prop_assert_eq!(plain.last(), other.last(), "{} mints a key", spelled);
+        prop_assert_eq!(plain.last(), other.last(), "{} creates a key", spelled);
     }
 
     #[test]
-    fn an_exemption_is_for_what_all_readings_match(
+    fn exemption_requires_all_readings_to_match(
         target in "/([abx.;%\\\\]|%2f|%2e|%5c|%00|/|\\.\\./){0,12}",
         pattern in 0..PATTERNS.len(),
     ) {
         let pattern = PATTERNS[pattern];
-        let plan = exempting(&[pattern]);
-        let is_exempt = charged(&plan, &get(&target)).is_empty();
-        let readings = plan.explain(&get(&target)).readings;
-        // Each reading by itself, as a plain path of which no other can be made, is either within or without. Readings
-        // are shown without the slash that they may end in, and `/a/` is within `/a/*`.
+        let compiled = exempting(&[pattern]);
+        let is_exempt = charged(&compiled, &get(&target)).is_empty();
+        let readings = compiled.explain(&get(&target)).readings;
+        // Each plain reading, which has no other reading, either matches the pattern or not. Readings are displayed
+        // without a trailing slash, and `/a/` matches `/a/*`.
         let may_end_in_slash = may_end_in_slash(&target);
         let applies = |reading: &str| {
             applies(pattern, reading) || may_end_in_slash && applies(pattern, &format!("{reading}/"))
@@ -378,13 +383,13 @@ proptest! {
         for reading in readings.iter().filter(|reading| is_plain(reading)) {
             prop_assert!(!is_exempt || applies(reading), "{target} read as {reading} is exempt by {pattern}");
         }
-        prop_assert_eq!(is_exempt, plan.match_request(&get(&target)).unlimited);
+        prop_assert_eq!(is_exempt, compiled.match_request(&get(&target)).unlimited);
     }
 
     #[test]
-    fn no_path_has_more_than_eighteen_readings(target in "/([ab.; %\\\\]|%2f|%2e|%5c|%00|%3b|/){0,40}") {
-        let plan = only("/a");
-        let readings = plan.explain(&get(&target)).readings;
+    fn path_has_at_most_24_readings(target in "/([ab.; %\\\\]|%2f|%2e|%5c|%00|%3b|/){0,40}") {
+        let compiled = single_rule("/a");
+        let readings = compiled.explain(&get(&target)).readings;
         prop_assert!((1..=24).contains(&readings.len()), "{target}: {readings:?}");
         let mut distinct = readings.clone();
         distinct.sort_unstable();
@@ -393,10 +398,10 @@ proptest! {
     }
 }
 
-/// Whether a target ends in a slash in some reading: written, escaped, or before dots that are resolved.
+/// Whether a target ends in a slash in some reading: written, escaped, or before a dot segment that is resolved.
 fn may_end_in_slash(target: &str) -> bool {
     let decoded = target.replace("%2f", "/").replace("%5c", "/").replace("%2e", ".").replace('\\', "/");
-    // A parameter or a NUL may hide the end of a path from some servers.
+    // For some servers, a path ends at a parameter or a zero byte.
     let ends = |path: &str| path.trim_end_matches('.').ends_with('/');
     ends(&decoded) || decoded.match_indices(';').chain(decoded.match_indices("%00")).any(|(at, _)| ends(&decoded[..at]))
 }

@@ -1,4 +1,4 @@
-//! A policy that is put together in a program is refused for what a file is refused for, in the same words.
+//! The builder reports the same errors as the reader of files, with the same messages.
 
 #![cfg(feature = "yaml")]
 #![allow(clippy::unwrap_used)]
@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tollgate_core::AlgorithmKind;
-use tollgate_policy::model::{Allowance, IdentitySource, Rule, Tier, TierSource, When};
+use tollgate_policy::model::{Allowance, Consistency, IdentitySource, Rule, Tier, TierSource, When};
 use tollgate_policy::{PolicyBuilder, Problem, RuleBuilder, parse, rule};
 
 const S: Duration = Duration::from_secs(1);
@@ -15,8 +15,8 @@ fn problems(built: RuleBuilder) -> Vec<Problem> {
     PolicyBuilder::default().rule(built).build().map_or_else(|errors| errors.0, |_| Vec::new())
 }
 
-fn told(built: RuleBuilder) -> Vec<String> {
-    problems(built).iter().map(|problem| format!("{} {}", problem.place, problem.code)).collect()
+fn paths_and_codes(built: RuleBuilder) -> Vec<String> {
+    problems(built).iter().map(|problem| format!("{} {}", problem.path, problem.code)).collect()
 }
 
 fn limited() -> RuleBuilder {
@@ -24,78 +24,84 @@ fn limited() -> RuleBuilder {
 }
 
 #[test]
-fn calls_that_exclude_each_other_are_errors_in_either_order() {
+fn conflicting_calls_are_errors_in_either_order() {
     let choose = |other: &str| vec![format!("rules[0].{other} choose-one")];
-    assert_eq!(told(limited().concurrency(3)), choose("concurrency"));
-    assert_eq!(told(rule("a").concurrency(3).limit("5/min")), choose("limit"));
-    assert_eq!(told(limited().tier("free", "5/min")), choose("tiers"));
-    assert_eq!(told(limited().deny())[0], choose("deny")[0]);
-    assert_eq!(told(rule("a").per("client_ip")), ["rules[0] choose-one"]);
+    assert_eq!(paths_and_codes(limited().concurrency(3)), choose("concurrency"));
+    assert_eq!(paths_and_codes(rule("a").concurrency(3).limit("5/min")), choose("limit"));
+    assert_eq!(paths_and_codes(limited().tier("free", "5/min")), choose("tiers"));
+    assert_eq!(paths_and_codes(limited().deny())[0], choose("deny")[0]);
+    assert_eq!(paths_and_codes(rule("a").per("client_ip")), ["rules[0] choose-one"]);
 
     let misplaced = |member: &str| vec![format!("rules[0].{member} misplaced-member")];
-    assert_eq!(told(limited().queue(5, S).algorithm(AlgorithmKind::TokenBucket)), misplaced("queue"));
-    assert_eq!(told(limited().algorithm(AlgorithmKind::TokenBucket).queue(5, S)), misplaced("queue"));
-    assert_eq!(told(rule("a").concurrency(3).algorithm(AlgorithmKind::FixedWindow)), misplaced("algorithm"));
-    assert_eq!(told(rule("a").concurrency(3).queue(5, S)), misplaced("queue"));
-    assert_eq!(told(rule("a").concurrency(3).max_debt(3)), misplaced("max_debt"));
-    assert_eq!(told(rule("a").limit("unlimited").on_limit(1, S, None)), misplaced("on_limit"));
-    assert_eq!(told(limited().algorithm(AlgorithmKind::Concurrency)), ["rules[0].algorithm unknown-word"]);
-    assert_eq!(told(limited().algorithm(AlgorithmKind::LeakyQueue)), ["rules[0].queue missing-member"]);
+    assert_eq!(paths_and_codes(limited().queue(5, S).algorithm(AlgorithmKind::TokenBucket)), misplaced("queue"));
+    assert_eq!(paths_and_codes(limited().algorithm(AlgorithmKind::TokenBucket).queue(5, S)), misplaced("queue"));
+    assert_eq!(paths_and_codes(rule("a").concurrency(3).algorithm(AlgorithmKind::FixedWindow)), misplaced("algorithm"));
+    assert_eq!(paths_and_codes(rule("a").concurrency(3).queue(5, S)), misplaced("queue"));
+    assert_eq!(paths_and_codes(rule("a").concurrency(3).max_debt(3)), misplaced("max_debt"));
+    assert_eq!(paths_and_codes(rule("a").limit("unlimited").on_limit(1, S, None)), misplaced("on_limit"));
+    let leased = |rule: RuleBuilder| paths_and_codes(rule.consistency(Consistency::Leased));
+    assert_eq!(leased(rule("a").concurrency(3)), misplaced("consistency"));
+    assert_eq!(leased(limited().queue(5, S).algorithm(AlgorithmKind::LeakyBucket)), misplaced("consistency"));
+    assert_eq!(leased(limited().on_limit(1, S, None)), misplaced("consistency"));
+    assert_eq!(paths_and_codes(limited().algorithm(AlgorithmKind::Concurrency)), ["rules[0].algorithm unknown-word"]);
+    assert_eq!(paths_and_codes(limited().algorithm(AlgorithmKind::LeakyQueue)), ["rules[0].queue missing-member"]);
 }
 
 #[test]
-fn calls_of_which_the_last_would_win_are_errors() {
+fn repeated_calls_are_errors() {
     let twice = |member: &str| vec![format!("rules[0].{member} duplicate-member")];
     let when = || When { hosts: vec!["a.example".to_owned()], ..When::default() };
-    assert_eq!(told(limited().path("/a").when(when())), twice("when"));
-    assert_eq!(told(limited().method("GET").when(when())), twice("when"));
-    assert_eq!(told(limited().when(when()).when(when())), twice("when"));
-    assert_eq!(told(limited().cost(2).estimate(3)), twice("cost"));
-    assert_eq!(told(limited().max_debt(2).max_debt(3)), twice("max_debt"));
-    assert_eq!(told(limited().on_limit(1, S, None).on_limit(2, S, None)), twice("on_limit"));
-    assert_eq!(told(rule("a").concurrency(2).concurrency(3)), twice("concurrency"));
-    assert_eq!(told(limited().queue(2, S).queue(3, S)), twice("queue"));
+    assert_eq!(paths_and_codes(limited().path("/a").when(when())), twice("when"));
+    assert_eq!(paths_and_codes(limited().method("GET").when(when())), twice("when"));
+    assert_eq!(paths_and_codes(limited().when(when()).when(when())), twice("when"));
+    assert_eq!(paths_and_codes(limited().cost(2).estimate(3)), twice("cost"));
+    assert_eq!(paths_and_codes(limited().max_debt(2).max_debt(3)), twice("max_debt"));
+    assert_eq!(paths_and_codes(limited().on_limit(1, S, None).on_limit(2, S, None)), twice("on_limit"));
+    assert_eq!(paths_and_codes(rule("a").concurrency(2).concurrency(3)), twice("concurrency"));
+    assert_eq!(paths_and_codes(limited().queue(2, S).queue(3, S)), twice("queue"));
+    let exact = limited().consistency(Consistency::Exact);
+    assert_eq!(paths_and_codes(exact.consistency(Consistency::Exact)), twice("consistency"));
     let algorithm = |kind| limited().algorithm(kind);
     assert_eq!(
-        told(algorithm(AlgorithmKind::FixedWindow).algorithm(AlgorithmKind::SlidingWindowLog)),
+        paths_and_codes(algorithm(AlgorithmKind::FixedWindow).algorithm(AlgorithmKind::SlidingWindowLog)),
         twice("algorithm")
     );
 }
 
 #[test]
-fn what_cannot_be_a_rate_has_the_code_of_a_file() {
-    assert_eq!(told(rule("a").limit("5")), ["rules[0].limit bad-rate"]);
-    assert_eq!(told(rule("a").limit("unlimited").limit("5/min")), ["rules[0].limit bad-rate"]);
+fn invalid_rates_have_the_codes_of_the_reader() {
+    assert_eq!(paths_and_codes(rule("a").limit("5")), ["rules[0].limit bad-rate"]);
+    assert_eq!(paths_and_codes(rule("a").limit("unlimited").limit("5/min")), ["rules[0].limit bad-rate"]);
     let windowed = rule("a").limit("5/min burst 9").algorithm(AlgorithmKind::FixedWindow);
-    assert_eq!(told(windowed), ["rules[0].limit bad-quota"]);
-    assert_eq!(told(rule("a").concurrency(0)), ["rules[0].concurrency bad-quota"]);
+    assert_eq!(paths_and_codes(windowed), ["rules[0].limit bad-quota"]);
+    assert_eq!(paths_and_codes(rule("a").concurrency(0)), ["rules[0].concurrency bad-quota"]);
     let stepped = rule("a").limit("5").on_limit(1, S, None);
-    assert_eq!(told(stepped), ["rules[0].limit bad-rate"], "steps beyond it are no mistake of their own");
+    assert_eq!(paths_and_codes(stepped), ["rules[0].limit bad-rate"], "the escalation causes no further error");
 }
 
 #[test]
-fn misspelt_identity_is_an_error_and_another_name_is_what_callers_give() {
+fn misspelt_identity_is_an_error_and_other_names_are_set_by_callers() {
     let misspelt = problems(rule("a").per("client_pi").limit("5/min"));
     assert_eq!((misspelt.len(), misspelt[0].code), (1, "unknown-identity"));
-    assert_eq!(misspelt[0].place.to_string(), "rules[0].key[0]");
+    assert_eq!(misspelt[0].path.to_string(), "rules[0].key[0]");
     let hint = misspelt[0].hint.as_deref().unwrap();
     assert!(hint.starts_with("did you mean `client_ip`?") && hint.contains(".identity("), "{hint}");
-    assert_eq!(told(rule("a").per("rout").limit("5/min")), ["rules[0].key[0] unknown-identity"]);
+    assert_eq!(paths_and_codes(rule("a").per("rout").limit("5/min")), ["rules[0].key[0] unknown-identity"]);
 
-    assert!(told(rule("a").per("user").per("org").limit("5/min")).is_empty());
+    assert!(paths_and_codes(rule("a").per("user").per("org").limit("5/min")).is_empty());
     let near_declared = |key: &str| {
         let user = IdentitySource::Header("x-user".to_owned());
         let policy = PolicyBuilder::default().identity("user", user).rule(rule("a").per(key).limit("5/min"));
         policy.build().is_ok()
     };
     assert!(near_declared("user") && !near_declared("usr") && near_declared("team"));
-    let meant = PolicyBuilder::default().identity("client_pi", IdentitySource::Given);
-    assert!(meant.rule(rule("a").per("client_pi").limit("5/min")).build().is_ok());
+    let declared = PolicyBuilder::default().identity("client_pi", IdentitySource::Given);
+    assert!(declared.rule(rule("a").per("client_pi").limit("5/min")).build().is_ok());
 }
 
-/// What the tier is would depend on what the tier is.
+/// The tier would depend on itself.
 #[test]
-fn tier_chosen_by_a_list_with_the_tier_in_it_is_an_error() {
+fn tier_by_a_list_that_contains_the_tier_is_an_error() {
     let chosen_by = |lists: &[(&str, &[&str])]| {
         let mut policy = PolicyBuilder::default().rule(limited());
         for (name, listed) in lists {
@@ -107,7 +113,7 @@ fn tier_chosen_by_a_list_with_the_tier_in_it_is_an_error() {
         built.map_or_else(|errors| errors.0, |_| Vec::new())
     };
     let direct = chosen_by(&[("account", &["client_ip", "tier"])]);
-    assert_eq!((direct.len(), direct[0].code, direct[0].place.to_string().as_str()), {
+    assert_eq!((direct.len(), direct[0].code, direct[0].path.to_string().as_str()), {
         (1, "circular-tier", "identity.tier.by")
     });
     let through_another = chosen_by(&[("account", &["client_ip", "plan"]), ("plan", &["tier"])]);
@@ -116,7 +122,7 @@ fn tier_chosen_by_a_list_with_the_tier_in_it_is_an_error() {
 }
 
 #[test]
-fn right_calls_build_as_before() {
+fn valid_calls_build() {
     for built in [
         limited(),
         limited().limit("100/h"),
@@ -131,15 +137,15 @@ fn right_calls_build_as_before() {
         rule("a").path("/admin/*").deny().shadow().unpublished(),
     ] {
         let shown = format!("{built:?}");
-        assert_eq!(told(built), [""; 0], "{shown}");
+        assert_eq!(paths_and_codes(built), [""; 0], "{shown}");
     }
     let policy = PolicyBuilder::default().rule(rule("a").path("/admin/*").deny()).build().unwrap();
     assert_eq!(policy.rules[0].allowance, Allowance::Deny);
 }
 
 #[test]
-fn rule_that_denies_counts_nothing_in_a_program_either() {
-    let misplaced = |built: RuleBuilder| told(built.path("/a").deny());
+fn counting_calls_on_a_rule_that_denies_are_errors() {
+    let misplaced = |built: RuleBuilder| paths_and_codes(built.path("/a").deny());
     assert_eq!(misplaced(rule("a").per("client_ip")), ["rules[0].key misplaced-member"]);
     assert_eq!(misplaced(rule("a").cost(2)), ["rules[0].cost misplaced-member"]);
     assert_eq!(misplaced(rule("a").max_debt(2)), ["rules[0].max_debt misplaced-member"]);
@@ -151,7 +157,7 @@ fn rule_that_denies_counts_nothing_in_a_program_either() {
 
 /// The same mistake in a file and in a program has the same code, message and hint.
 #[test]
-fn builder_and_file_say_the_same() {
+fn builder_and_reader_report_the_same_errors() {
     for (file, built) in [
         ("key: client_ip, limit: 5/min, concurrency: 3", limited().concurrency(3)),
         ("concurrency: 3, max_debt: 3", rule("a").concurrency(3).max_debt(3)),

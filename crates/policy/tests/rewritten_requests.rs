@@ -1,6 +1,5 @@
-//! A request that is written in another way, and means the same to a backend
-//! that takes the first value: it is counted under the keys of the plain
-//! request, under no others and under no fewer.
+//! Rewritten requests: a request in another notation that is equivalent for a backend that uses the first value is
+//! counted under exactly the keys of the plain request.
 
 #![cfg(all(feature = "yaml", feature = "jwt"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -13,7 +12,7 @@ use matching_support::charged;
 use proptest::prelude::*;
 use tollgate_policy::{CompiledPolicy, Request, parse};
 
-/// A rule for each source that a client writes, alone, first of several, and with a condition on it.
+/// Rules for each source that a client controls: alone, in a list, and in a condition.
 const POLICY: &str = r#"version: 1
 identity:
   client_ip: { trusted_proxies: [10.0.0.1] }
@@ -43,18 +42,18 @@ rules:
   - { name: costly, key: client_ip, limit: 50/min, cost: { header: X-API-Key, max: 9 } }
 "#;
 
-fn plan() -> CompiledPolicy {
+fn compiled() -> CompiledPolicy {
     let loaded = parse(POLICY, "policy.yaml", Some(Path::new("tests/fixtures/good")));
     CompiledPolicy::new(&loaded.unwrap_or_else(|report| panic!("{report}")).policy).unwrap()
 }
 
-/// What a request says, each thing once; and how it may be written.
+/// The values of a request, each once.
 #[derive(Clone, Debug)]
 struct Plain {
     api_key: Option<String>,
     session: Option<String>,
     app: Option<String>,
-    /// The scheme and what follows it.
+    /// The scheme and the token.
     authorization: Option<(String, String)>,
     forwarded_for: Option<String>,
 }
@@ -78,7 +77,7 @@ impl Plain {
     }
 }
 
-/// Choices from a seed.
+/// Random choices from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -103,12 +102,12 @@ impl Dice {
         text.chars().map(|c| if self.one_in(2) { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() }).collect()
     }
 
-    /// A value that no plain request has.
+    /// Returns a value that no plain request has.
     fn fresh(&mut self) -> String {
         format!("fresh{}", self.roll(u64::MAX))
     }
 
-    /// The same once it is decoded.
+    /// Returns a text that is equal once it is decoded.
     fn encoded(&mut self, text: &str) -> String {
         let mut encoded = String::new();
         for byte in text.bytes() {
@@ -121,7 +120,7 @@ impl Dice {
         encoded
     }
 
-    /// The same request to a backend that takes the first value.
+    /// Returns a request that is equivalent for a backend that uses the first value.
     fn rewritten(&mut self, plain: &Plain) -> Written {
         let mut groups: Vec<Vec<(String, String)>> = Vec::new();
         if let Some(key) = &plain.api_key {
@@ -138,11 +137,11 @@ impl Dice {
                 value = format!("{value}, {} {}", self.case(scheme), self.fresh());
             }
             let first = (self.case("Authorization"), value);
-            // A token behind another scheme is another test.
+            // Another test covers a token after another scheme.
             groups.push(self.repeated(first, |dice| format!("{} {}", dice.case(scheme), dice.fresh())));
         }
         if let Some(address) = &plain.forwarded_for {
-            // This one is a list, in which the last entry is what the proxy wrote.
+            // This header is a list, whose last entry is the proxy's.
             groups.push(vec![
                 (self.case("X-Forwarded-For"), self.fresh()),
                 (self.case("X-Forwarded-For"), format!("198.51.100.7,{}{address}{}", self.space(), self.space())),
@@ -202,7 +201,7 @@ impl Dice {
         if pairs.is_empty() { format!("/a{fragment}") } else { format!("/a?{}{fragment}", pairs.join("&")) }
     }
 
-    /// Lines of one name stay in their order; all others are in any.
+    /// Shuffles the lines. Lines of one name remain in their order.
     fn shuffled(&mut self, mut groups: Vec<Vec<(String, String)>>) -> Vec<(String, String)> {
         groups.iter_mut().for_each(|group| group.reverse());
         let mut lines = Vec::new();
@@ -217,7 +216,7 @@ impl Dice {
     }
 }
 
-fn meets(plan: &CompiledPolicy, written: &Written) -> (tollgate_policy::Access, Vec<String>) {
+fn matched(compiled: &CompiledPolicy, written: &Written) -> (tollgate_policy::Access, Vec<String>) {
     let peer = "10.0.0.1".parse().unwrap();
     let request = Request {
         method: "GET",
@@ -226,10 +225,10 @@ fn meets(plan: &CompiledPolicy, written: &Written) -> (tollgate_policy::Access, 
         unix_time_s: Some(1_000_000_000),
         ..Request::from_peer(Some(peer))
     };
-    (plan.match_request(&request).access, charged(plan, &request))
+    (compiled.match_request(&request).access, charged(compiled, &request))
 }
 
-/// Without spaces around them and without `"`, `;`, `&` and `#`, which end what they stand in.
+/// Generates values without surrounding spaces and without `"`, `;`, `&` and `#`, which are delimiters.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof!["[a-zA-Z0-9._~-]{1,12}", "[ -~&&[^\"%+;,&#?= ]]{1,40}", Just("203.0.113.9".to_owned())]
 }
@@ -239,7 +238,7 @@ fn api_key() -> impl Strategy<Value = String> {
     prop_oneof![value(), "[ -~&&[^ ]]{1,20}", prop::sample::select(&KNOWN[..]).prop_map(str::to_owned)]
 }
 
-/// The first is signed with the key of the fixtures, which makes it the token of a user if the key is that one.
+/// Generates schemes and tokens. One token is signed with the key of the fixtures, so it is valid.
 fn authorization() -> impl Strategy<Value = (String, String)> {
     let token = prop_oneof!["[a-zA-Z0-9._~+/-]{1,40}={0,2}", Just("x".repeat(17 << 10)), Just(signed())];
     prop_oneof![
@@ -273,24 +272,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_request_written_otherwise_has_the_keys_of_the_plain_one(plain in plain(), seed in any::<u64>()) {
-        thread_local!(static PLAN: CompiledPolicy = plan());
-        PLAN.with(|plan| {
-            let expected = meets(plan, &plain.written());
+    fn rewritten_request_has_the_keys_of_the_plain_one(plain in plain(), seed in any::<u64>()) {
+        thread_local!(static COMPILED: CompiledPolicy = compiled());
+        COMPILED.with(|compiled| {
+            let expected = matched(compiled, &plain.written());
             let mut dice = Dice(seed);
             for _ in 0..4 {
                 let written = dice.rewritten(&plain);
-                prop_assert_eq!(&meets(plan, &written), &expected, "{:?}", written);
+                prop_assert_eq!(&matched(compiled, &written), &expected, "{:?}", written);
             }
             Ok(())
         })?;
     }
 
-    /// Lines before the value of the plain request: what a backend makes of them differs, so it is the key of
-    /// the address or one that the plain request has, and no fresh one; and no rule is lost.
+    /// Backends differ in how they treat a value after an empty one, so it is counted under the address and not under
+    /// a fresh key, and no rule is avoided.
     #[test]
-    fn a_value_behind_an_empty_one_mints_no_key(name in 0_usize..5, fresh in "[a-z]{1,20}") {
-        thread_local!(static PLAN: CompiledPolicy = plan());
+    fn value_after_an_empty_one_creates_no_key(name in 0_usize..5, fresh in "[a-z]{1,20}") {
+        thread_local!(static COMPILED: CompiledPolicy = compiled());
         let (target, lines) = match name {
             0 => ("/a".to_owned(), vec![("X-API-Key", String::new()), ("x-api-key", fresh)]),
             1 => ("/a".to_owned(), vec![("Cookie", "sid=".to_owned()), ("Cookie", format!("sid={fresh}"))]),
@@ -299,7 +298,7 @@ proptest! {
             _ => ("/a".to_owned(), vec![("Authorization", format!("Basic a, Bearer {fresh}"))]),
         };
         let lines = lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let (_, keys) = PLAN.with(|plan| meets(plan, &Written { target, lines }));
+        let (_, keys) = COMPILED.with(|compiled| matched(compiled, &Written { target, lines }));
         let rule = ["per-key", "per-session", "per-app", "per-token", "per-token"][name];
         let expected = format!(r"{rule} \unusable:10.0.0.1");
         prop_assert!(keys.contains(&expected), "{keys:?}");
@@ -307,10 +306,10 @@ proptest! {
     }
 }
 
-/// A property of requests that meet nothing proves nothing.
+/// Guards against a property that is vacuously true.
 #[test]
-fn the_plain_requests_meet_the_rules() {
-    let plan = plan();
+fn plain_request_matches_the_rules() {
+    let compiled = compiled();
     let plain = Plain {
         api_key: Some("k1".into()),
         session: Some("s1".into()),
@@ -318,7 +317,7 @@ fn the_plain_requests_meet_the_rules() {
         authorization: Some(("Bearer".into(), signed())),
         forwarded_for: Some("203.0.113.9".into()),
     };
-    let (_, keys) = meets(&plan, &plain.written());
+    let (_, keys) = matched(&compiled, &plain.written());
     // Credentials are hashed.
     let hashed = |rule: &str| keys.iter().find(|key| key.starts_with(&format!("{rule} hmac:"))).unwrap().clone();
     let (session, token) = (hashed("per-session"), hashed("per-token"));

@@ -1,4 +1,4 @@
-//! The published schema says what the reader says.
+//! The published JSON schema agrees with the reader.
 
 #![cfg(all(feature = "yaml", feature = "jwt"))]
 #![allow(clippy::unwrap_used)]
@@ -13,7 +13,7 @@ use tollgate_policy::json_schema;
 const PUBLISHED: &str = "../../docs/policy.schema.json";
 const COMMAND: &str = "UPDATE_SCHEMA=1 cargo test -p tollgate-policy --all-features --test schema";
 
-/// What an editor makes of a file: YAML with the types of its core schema.
+/// Converts a file as editors do: YAML with the types of its core schema.
 fn as_json(text: &str) -> Value {
     let mut parser = Parser::new_from_str(text);
     let mut anchors = std::collections::HashMap::new();
@@ -62,21 +62,21 @@ fn scalar(text: &str, style: ScalarStyle) -> Value {
 
 fn validator() -> jsonschema::Validator {
     let schema: Value = serde_json::from_str(&json_schema()).unwrap();
-    jsonschema::draft202012::meta::validate(&schema).unwrap_or_else(|error| panic!("no schema: {error}"));
+    jsonschema::draft202012::meta::validate(&schema).unwrap_or_else(|error| panic!("invalid schema: {error}"));
     jsonschema::draft202012::new(&schema).unwrap()
 }
 
 #[test]
-fn what_is_published_is_current() {
+fn published_schema_is_current() {
     if std::env::var_os("UPDATE_SCHEMA").is_some() {
         fs::write(PUBLISHED, json_schema()).unwrap();
     }
     let published = fs::read_to_string(PUBLISHED).unwrap_or_default();
-    assert!(published == json_schema(), "docs/policy.schema.json is stale; write it anew with: {COMMAND}");
+    assert!(published == json_schema(), "docs/policy.schema.json is stale; regenerate it with: {COMMAND}");
 }
 
 #[test]
-fn good_files_are_valid() {
+fn schema_accepts_good_files() {
     let validator = validator();
     for kind in ["good", "warnings"] {
         for entry in fs::read_dir(Path::new("tests/fixtures").join(kind)).unwrap() {
@@ -92,7 +92,7 @@ fn good_files_are_valid() {
 }
 
 #[test]
-fn files_of_the_wrong_form_are_not() {
+fn schema_rejects_files_of_the_wrong_form() {
     let validator = validator();
     for code in [
         "unknown-member",

@@ -1,4 +1,4 @@
-//! Values that are credentials are in keys and explanations only as hashes.
+//! Keys and explanations contain credentials only as hashes.
 
 #![cfg(feature = "yaml")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -25,14 +25,14 @@ rules:
   - { name: per-plain, key: plain, limit: 5/min }
 ";
 
-fn plan() -> CompiledPolicy {
+fn compiled() -> CompiledPolicy {
     CompiledPolicy::new(&parse(POLICY, "policy", None).unwrap().policy).unwrap()
 }
 
-fn keys(plan: &CompiledPolicy, headers: &[(&str, &str)]) -> Vec<String> {
+fn keys(compiled: &CompiledPolicy, headers: &[(&str, &str)]) -> Vec<String> {
     let matched =
-        plan.match_request(&Request { method: "GET", target: "/", headers: &headers, ..Request::from_peer(None) });
-    let name = |rule: u32| plan.rules()[rule as usize].name.to_string();
+        compiled.match_request(&Request { method: "GET", target: "/", headers: &headers, ..Request::from_peer(None) });
+    let name = |rule: u32| compiled.rules()[rule as usize].name.to_string();
     let written = matched
         .charges
         .iter()
@@ -40,50 +40,51 @@ fn keys(plan: &CompiledPolicy, headers: &[(&str, &str)]) -> Vec<String> {
     written.collect()
 }
 
-/// The key that a request is charged under, without the rule's name.
-fn key(plan: &CompiledPolicy, rule: &str, headers: &[(&str, &str)]) -> String {
-    let keys = keys(plan, headers);
+/// Returns the key that a request is charged under a rule.
+fn key(compiled: &CompiledPolicy, rule: &str, headers: &[(&str, &str)]) -> String {
+    let keys = keys(compiled, headers);
     keys.iter().find_map(|key| key.strip_prefix(&format!("{rule} "))).unwrap().to_owned()
 }
 
 #[test]
 fn credentials_are_hashed_and_other_values_are_not() {
-    let plan = plan();
+    let compiled = compiled();
     for (rule, header, value) in [
         ("per-token", "Authorization", "Bearer s3cr3t"),
         ("per-key", "X-API-Key", "s3cr3t"),
         ("per-caller", "X-API-Key", "s3cr3t"),
     ] {
-        let key = key(&plan, rule, &[(header, value)]);
+        let key = key(&compiled, rule, &[(header, value)]);
         assert!(!key.contains("s3cr3t") && key.contains("hmac:"), "{rule} {key}");
     }
-    assert_eq!(key(&plan, "per-plain", &[("X-Plain", "s3cr3t")]), "s3cr3t");
-    assert_eq!(key(&plan, "per-caller", &[("X-Plain", "s3cr3t")]), "plain=s3cr3t|GET");
+    assert_eq!(key(&compiled, "per-plain", &[("X-Plain", "s3cr3t")]), "s3cr3t");
+    assert_eq!(key(&compiled, "per-caller", &[("X-Plain", "s3cr3t")]), "plain=s3cr3t|GET");
     let set = [("token", "s3cr3t"), ("caller", "s3cr3t")];
     let matched =
-        plan.match_request(&Request { method: "GET", target: "/", identities: &set, ..Request::from_peer(None) });
+        compiled.match_request(&Request { method: "GET", target: "/", identities: &set, ..Request::from_peer(None) });
     assert!(matched.charges.iter().all(|charge| !String::from_utf8_lossy(matched.key(charge)).contains("s3cr3t")));
     assert_eq!(matched.charges.len(), 2);
 }
 
-/// A value that looks like a hash is hashed like any other: a client cannot write the key of another.
+/// A value that looks like a hash is hashed like any other: a client cannot send the key of another client.
 #[test]
-fn a_client_cannot_send_the_hash_of_another() {
-    let plan = plan();
-    let victim = key(&plan, "per-key", &[("X-API-Key", "s3cr3t")]);
-    assert_ne!(key(&plan, "per-key", &[("X-API-Key", &victim)]), victim);
+fn client_cannot_send_the_hash_of_another_client() {
+    let compiled = compiled();
+    let victim = key(&compiled, "per-key", &[("X-API-Key", "s3cr3t")]);
+    assert_ne!(key(&compiled, "per-key", &[("X-API-Key", &victim)]), victim);
 }
 
 #[test]
-fn keys_by_hand_may_be_plain_or_hashed_and_are_not_repeated() {
-    let plan = plan();
-    let read =
-        |rule: &str, text: &str| plan.read_key(plan.rule_named(rule).unwrap(), text).map_err(|no| no.to_string());
-    let hashed = key(&plan, "per-key", &[("X-API-Key", "s3cr3t|x")]);
+fn entered_keys_may_be_plain_or_hashed_and_errors_omit_them() {
+    let compiled = compiled();
+    let read = |rule: &str, text: &str| {
+        compiled.read_key(compiled.rule_named(rule).unwrap(), text).map_err(|error| error.to_string())
+    };
+    let hashed = key(&compiled, "per-key", &[("X-API-Key", "s3cr3t|x")]);
     for text in [r"s3cr3t\x7cx", hashed.as_str()] {
         assert_eq!(read("per-key", text), Ok(hashed.clone()), "{text}");
     }
-    let hash = key(&plan, "per-caller", &[("X-API-Key", "s3cr3t")]);
+    let hash = key(&compiled, "per-caller", &[("X-API-Key", "s3cr3t")]);
     assert_eq!(read("per-caller", "api_key=s3cr3t|get"), Ok(hash));
     for (rule, text) in [("per-key", r"s3cr3t\"), ("per-caller", "s3cr3t|GET"), ("per-key", "s3cr3t\n")] {
         let error = read(rule, text).unwrap_err();
@@ -92,14 +93,19 @@ fn keys_by_hand_may_be_plain_or_hashed_and_are_not_repeated() {
 }
 
 #[test]
-fn overrides_tiers_and_lists_go_by_the_plain_value() {
-    let plan = plan();
+fn overrides_tiers_and_lists_match_the_plain_value() {
+    let compiled = compiled();
     let quota = |rule: &str, value: &str| {
         let headers = [("X-API-Key", value)];
-        let matched =
-            plan.match_request(&Request { method: "GET", target: "/", headers: &headers, ..Request::from_peer(None) });
-        let charge = matched.charges.iter().find(|charge| &*plan.rules()[charge.rule as usize].name == rule).unwrap();
-        plan.quotas()[charge.quota as usize].quota.amount()
+        let matched = compiled.match_request(&Request {
+            method: "GET",
+            target: "/",
+            headers: &headers,
+            ..Request::from_peer(None)
+        });
+        let charge =
+            matched.charges.iter().find(|charge| &*compiled.rules()[charge.rule as usize].name == rule).unwrap();
+        compiled.quotas()[charge.quota as usize].quota.amount()
     };
     for (rule, value, limit) in [
         ("per-key", "k-1", 5),
@@ -113,21 +119,21 @@ fn overrides_tiers_and_lists_go_by_the_plain_value() {
     }
     let cookie = [("Cookie", "sid=denied-session")];
     let denied = Request { method: "GET", target: "/", headers: &cookie, ..Request::from_peer(None) };
-    let told = plan.denied_value(&denied).unwrap();
-    assert!(told.starts_with("hmac:"), "{told}");
-    let explained = plan.explain(&denied);
+    let value = compiled.denied_value(&denied).unwrap();
+    assert!(value.starts_with("hmac:"), "{value}");
+    let explained = compiled.explain(&denied);
     assert!(!format!("{explained:?}").contains("denied-session"), "{explained:?}");
 }
 
 #[test]
-fn promises_show_no_value_of_an_override() {
+fn promises_contain_overrides_only_as_hashes() {
     let policy = parse(POLICY, "policy", None).unwrap().policy;
-    let told = format!("{:?}", promises(&policy));
-    assert!(!told.contains("k-81b0") && told.contains("api_key=hmac:") && told.contains("test-*"), "{told}");
+    let text = format!("{:?}", promises(&policy));
+    assert!(!text.contains("k-81b0") && text.contains("api_key=hmac:") && text.contains("test-*"), "{text}");
 }
 
 #[test]
-fn conditions_show_no_value() {
+fn conditions_contain_credentials_only_as_hashes() {
     let policy = "version: 1
 identity: { api_key: { header: X-API-Key, secret: true, trusted: true } }
 rules:
@@ -137,21 +143,21 @@ rules:
     limit: 3/h
 ";
     let policy = parse(policy, "policy", None).unwrap().policy;
-    let told = format!("{:?}", promises(&policy));
-    let plan = CompiledPolicy::new(&policy).unwrap();
+    let text = format!("{:?}", promises(&policy));
+    let compiled = CompiledPolicy::new(&policy).unwrap();
     let peer = Some("203.0.113.9".parse().unwrap());
     let explained =
-        format!("{:?}", plan.explain(&Request { headers: &[("X-API-Key", "x")], ..Request::from_peer(peer) }));
-    assert!(!told.contains("sekret") && !explained.contains("sekret"), "{told} {explained}");
-    assert!(told.contains("authorization hmac:"), "{told}");
+        format!("{:?}", compiled.explain(&Request { headers: &[("X-API-Key", "x")], ..Request::from_peer(peer) }));
+    assert!(!text.contains("sekret") && !explained.contains("sekret"), "{text} {explained}");
+    assert!(text.contains("authorization hmac:"), "{text}");
 }
 
 #[test]
-fn explanations_show_hashes() {
-    let plan = plan();
+fn explanations_contain_credentials_only_as_hashes() {
+    let compiled = compiled();
     let headers = [("X-API-Key", "k-81b0"), ("Authorization", "Basic czNjcjN0")];
     let request = Request { method: "GET", target: "/", headers: &headers, ..Request::from_peer(None) };
-    let explained = plan.explain(&request);
+    let explained = compiled.explain(&request);
     let text = format!("{explained:?}");
     assert!(!text.contains("k-81b0") && !text.contains("czNjcjN0"), "{text}");
     let basic = &explained.rules[3];

@@ -1,6 +1,5 @@
-//! What clients try: a fresh key, somebody else's key, somebody else's tier, a
-//! way around the rule. None of it may work. The names of advisories stand
-//! beside what they taught.
+//! Attacks by clients: obtaining a fresh key, another client's key or tier, or avoiding a rule. None may succeed. Tests
+//! that are based on a security advisory name it.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -15,9 +14,10 @@ use tollgate_policy::model::{
 };
 use tollgate_policy::{Access, CompiledPolicy, Policy, Request};
 
-const STRANGER: &str = "203.0.113.9";
+const CLIENT: &str = "203.0.113.9";
 
-/// By address, behind proxies in 10.0.0.0/8, which are themselves let through: as many policies are.
+/// Returns a policy that counts by address, behind proxies in 10.0.0.0/8, which are on the `allow` list, as in many
+/// policies.
 fn behind_proxies() -> CompiledPolicy {
     compile(Policy {
         client_ip: ClientIp { trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()], ..ClientIp::default() },
@@ -26,13 +26,13 @@ fn behind_proxies() -> CompiledPolicy {
     })
 }
 
-fn by_address(plan: &CompiledPolicy, peer: &str, headers: &[(&str, &str)]) -> Vec<String> {
-    charged(plan, &from(peer, "GET", "/", &headers))
+fn by_address(compiled: &CompiledPolicy, peer: &str, headers: &[(&str, &str)]) -> Vec<String> {
+    charged(compiled, &from(peer, "GET", "/", &headers))
 }
 
 #[test]
-fn a_stranger_cannot_say_who_they_are() {
-    let plan = behind_proxies();
+fn untrusted_peer_cannot_choose_its_address() {
+    let compiled = behind_proxies();
     for headers in [
         &[][..],
         &[("X-Forwarded-For", "198.51.100.7")],
@@ -42,44 +42,44 @@ fn a_stranger_cannot_say_who_they_are() {
         &[("X-Real-IP", "198.51.100.7"), ("True-Client-IP", "198.51.100.7")],
         &[("X-Forwarded-For", "\u{0}"), ("Connection", "X-Forwarded-For")],
     ] {
-        assert_eq!(by_address(&plan, STRANGER, headers), ["per-ip 203.0.113.9"], "{headers:?}");
+        assert_eq!(by_address(&compiled, CLIENT, headers), ["per-ip 203.0.113.9"], "{headers:?}");
     }
 }
 
-/// The proxy appends whom it saw, whatever the client wrote before.
+/// The proxy appends the address of its peer to the entries that the client sent.
 #[test]
-fn through_a_proxy_they_cannot_either() {
-    let plan = behind_proxies();
+fn client_behind_a_proxy_cannot_choose_its_address() {
+    let compiled = behind_proxies();
     let long = "10.0.0.1, ".repeat(5_000);
     for written in ["", "198.51.100.7", "10.0.0.1", "10.0.0.1, 10.0.0.1", "garbage", "\"", ",,,", "unknown", &long] {
-        let joined = format!("{written}, {STRANGER}");
+        let joined = format!("{written}, {CLIENT}");
         for lines in
-            [&[("X-Forwarded-For", &*joined)][..], &[("X-Forwarded-For", written), ("X-Forwarded-For", STRANGER)]]
+            [&[("X-Forwarded-For", &*joined)][..], &[("X-Forwarded-For", written), ("X-Forwarded-For", CLIENT)]]
         {
-            assert_eq!(by_address(&plan, "10.0.0.1", lines), ["per-ip 203.0.113.9"], "{written}");
-            // CVE-2024-45410: what a client lists under `Connection` is not taken away.
+            assert_eq!(by_address(&compiled, "10.0.0.1", lines), ["per-ip 203.0.113.9"], "{written}");
+            // CVE-2024-45410: headers that a client lists under `Connection` are not removed.
             let mut stripped = lines.to_vec();
             stripped.push(("Connection", "close, X-Forwarded-For"));
-            assert_eq!(by_address(&plan, "10.0.0.1", &stripped), ["per-ip 203.0.113.9"], "{written}");
+            assert_eq!(by_address(&compiled, "10.0.0.1", &stripped), ["per-ip 203.0.113.9"], "{written}");
         }
     }
 }
 
 #[test]
-fn many_lines_do_not_push_the_last_one_out() {
-    let plan = behind_proxies();
+fn last_forwarding_line_is_used_among_many() {
+    let compiled = behind_proxies();
     let mut lines = vec![("X-Forwarded-For", "10.0.0.1"); 3_000];
-    lines.push(("X-Forwarded-For", STRANGER));
-    assert_eq!(by_address(&plan, "10.0.0.1", &lines), ["per-ip 203.0.113.9"]);
+    lines.push(("X-Forwarded-For", CLIENT));
+    assert_eq!(by_address(&compiled, "10.0.0.1", &lines), ["per-ip 203.0.113.9"]);
 }
 
-/// CVE-2026-45364: rotation within a prefix, and other texts for the same address.
+/// CVE-2026-45364: rotation within a prefix, and other notations of the same address.
 #[test]
-fn one_customer_of_a_provider_is_one_key() {
-    let plan = behind_proxies();
+fn addresses_of_one_ipv6_prefix_have_one_key() {
+    let compiled = behind_proxies();
     let key = ["per-ip 2001:db8:1:2::/64"];
     for peer in ["2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2:3:4:5:6"] {
-        assert_eq!(by_address(&plan, peer, &[]), key);
+        assert_eq!(by_address(&compiled, peer, &[]), key);
     }
     for text in [
         "2001:0DB8:0001:0002:0:0:0:1",
@@ -88,18 +88,19 @@ fn one_customer_of_a_provider_is_one_key() {
         " 2001:db8:1:2:0::1 ",
         "2001:db8:1:2::192.0.2.1",
     ] {
-        assert_eq!(by_address(&plan, "10.0.0.1", &[("X-Forwarded-For", text)]), key, "{text}");
+        assert_eq!(by_address(&compiled, "10.0.0.1", &[("X-Forwarded-For", text)]), key, "{text}");
     }
 }
 
-/// CVE-2026-30827: the mask comes after the unmapping, or all of IPv4 is one client, and a list is walked around.
+/// CVE-2026-30827: a mapped address must be converted before it is masked; otherwise all IPv4 clients have one key, and
+/// access lists can be avoided.
 #[test]
-fn a_mapped_address_is_the_address() {
-    let plan = behind_proxies();
-    assert_eq!(by_address(&plan, "::ffff:203.0.113.9", &[]), ["per-ip 203.0.113.9"]);
-    assert_eq!(by_address(&plan, "::ffff:203.0.113.10", &[]), ["per-ip 203.0.113.10"]);
+fn ipv4_mapped_address_is_the_ipv4_address() {
+    let compiled = behind_proxies();
+    assert_eq!(by_address(&compiled, "::ffff:203.0.113.9", &[]), ["per-ip 203.0.113.9"]);
+    assert_eq!(by_address(&compiled, "::ffff:203.0.113.10", &[]), ["per-ip 203.0.113.10"]);
     let forwarded = [("X-Forwarded-For", "::ffff:cb00:7109")];
-    assert_eq!(by_address(&plan, "::ffff:10.0.0.1", &forwarded), ["per-ip 203.0.113.9"]);
+    assert_eq!(by_address(&compiled, "::ffff:10.0.0.1", &forwarded), ["per-ip 203.0.113.9"]);
     let denying = compile(Policy {
         deny: AccessList { client_ip: vec!["203.0.113.0/24".parse().unwrap()], identities: Vec::new() },
         ..with_rules(vec![])
@@ -107,31 +108,31 @@ fn a_mapped_address_is_the_address() {
     assert_eq!(denying.match_request(&from("::ffff:203.0.113.9", "GET", "/", &())).access, Access::Denied);
 }
 
-/// NAT64 and 6to4: one client is one key, with as many addresses as they like.
+/// NAT64 and 6to4: a client has one key, however many addresses it uses.
 #[test]
-fn a_carried_address_is_the_key() {
-    let plan = behind_proxies();
+fn embedded_ipv4_address_is_the_key() {
+    let compiled = behind_proxies();
     for peer in ["64:ff9b::203.0.113.9", "2002:cb00:7109::1", "2002:cb00:7109:7:8::1", "::ffff:203.0.113.9"] {
-        assert_eq!(by_address(&plan, peer, &[]), ["per-ip 203.0.113.9"], "{peer}");
+        assert_eq!(by_address(&compiled, peer, &[]), ["per-ip 203.0.113.9"], "{peer}");
         let forwarded = [("X-Forwarded-For", peer)];
-        assert_eq!(by_address(&plan, "10.0.0.1", &forwarded), ["per-ip 203.0.113.9"], "{peer}");
+        assert_eq!(by_address(&compiled, "10.0.0.1", &forwarded), ["per-ip 203.0.113.9"], "{peer}");
     }
-    assert_eq!(by_address(&plan, "64:ff9b::203.0.113.10", &[]), ["per-ip 203.0.113.10"]);
-    assert_eq!(by_address(&plan, "64:ff9b:1::203.0.113.9", &[]), ["per-ip 64:ff9b:1::/64"]);
-    assert_eq!(plan.read_key(0, "64:ff9b::203.0.113.9").unwrap(), "203.0.113.9");
+    assert_eq!(by_address(&compiled, "64:ff9b::203.0.113.10", &[]), ["per-ip 203.0.113.10"]);
+    assert_eq!(by_address(&compiled, "64:ff9b:1::203.0.113.9", &[]), ["per-ip 64:ff9b:1::/64"]);
+    assert_eq!(compiled.read_key(0, "64:ff9b::203.0.113.9").unwrap(), "203.0.113.9");
 }
 
-/// `2002:a00:1::1` carries 10.0.0.1, which is a trusted proxy and is let through.
+/// `2002:a00:1::1` embeds 10.0.0.1, which is a trusted proxy and on the `allow` list.
 #[test]
-fn an_address_cannot_be_chosen_for_what_it_carries() {
-    let plan = behind_proxies();
+fn embedded_ipv4_address_grants_nothing() {
+    let compiled = behind_proxies();
     for peer in ["2002:a00:1::1", "64:ff9b::10.0.0.1"] {
         let request = from(peer, "GET", "/", &[("X-Forwarded-For", "198.51.100.7")]);
         assert_eq!(
-            (plan.match_request(&request).access, charged(&plan, &request)),
+            (compiled.match_request(&request).access, charged(&compiled, &request)),
             (Access::Rules, vec!["per-ip 10.0.0.1".into()])
         );
-        assert!(!plan.trusts(peer.parse().unwrap()));
+        assert!(!compiled.trusts(peer.parse().unwrap()));
     }
     let by_peer = |pattern: &str| Policy {
         identities: vec![
@@ -150,21 +151,21 @@ fn an_address_cannot_be_chosen_for_what_it_carries() {
             ..rule("per-proxy", &["proxy"])
         }])
     };
-    let carried = from("2002:a00:1::1", "GET", "/", &());
-    let plan = compile(by_peer("client_ip=10.0.0.1"));
+    let embedded = from("2002:a00:1::1", "GET", "/", &());
+    let compiled = compile(by_peer("client_ip=10.0.0.1"));
     assert_eq!(
-        (plan.match_request(&carried).access, charged(&plan, &carried)),
+        (compiled.match_request(&embedded).access, charged(&compiled, &embedded)),
         (Access::Rules, vec!["per-proxy 10.0.0.1".into()])
     );
-    assert_eq!(plan.match_request(&from("10.0.0.1", "GET", "/", &())).access, Access::Allowed);
-    // It can be let through by its own name.
-    let plan = compile(by_peer("client_ip=2002:a00:1::1"));
-    assert_eq!(plan.match_request(&carried).access, Access::Allowed);
-    assert_eq!(plan.match_request(&from("2002:a00:1::2", "GET", "/", &())).access, Access::Rules);
+    assert_eq!(compiled.match_request(&from("10.0.0.1", "GET", "/", &())).access, Access::Allowed);
+    // The list can name the address as it is sent.
+    let compiled = compile(by_peer("client_ip=2002:a00:1::1"));
+    assert_eq!(compiled.match_request(&embedded).access, Access::Allowed);
+    assert_eq!(compiled.match_request(&from("2002:a00:1::2", "GET", "/", &())).access, Access::Rules);
 }
 
 #[test]
-fn what_is_denied_to_an_address_is_denied_to_those_that_carry_it() {
+fn denied_address_is_denied_when_embedded() {
     let lists = [
         AccessList { client_ip: vec!["203.0.113.0/24".parse().unwrap()], identities: Vec::new() },
         AccessList { client_ip: vec!["2002::/16".parse().unwrap()], identities: Vec::new() },
@@ -172,19 +173,19 @@ fn what_is_denied_to_an_address_is_denied_to_those_that_carry_it() {
         AccessList { client_ip: Vec::new(), identities: vec![("proxy".into(), patterns(&["2002:cb00:7109::1"]))] },
     ];
     for deny in lists {
-        let plan =
+        let compiled =
             compile(Policy { identities: vec![identity("proxy", IdentitySource::Peer)], deny, ..with_rules(vec![]) });
-        assert_eq!(plan.match_request(&from("2002:cb00:7109::1", "GET", "/", &())).access, Access::Denied);
-        assert_eq!(plan.match_request(&from("2001:db8::1", "GET", "/", &())).access, Access::Rules);
+        assert_eq!(compiled.match_request(&from("2002:cb00:7109::1", "GET", "/", &())).access, Access::Denied);
+        assert_eq!(compiled.match_request(&from("2001:db8::1", "GET", "/", &())).access, Access::Rules);
     }
 }
 
-/// A rule for a network is for the addresses that carry one of it, but exempts none of them from another rule.
+/// A rule for a network matches addresses that embed an address of it, but exempts none of them from another rule.
 #[test]
-fn rules_and_overrides_limit_carried_addresses_and_grant_them_nothing() {
+fn rules_and_overrides_limit_embedded_addresses_and_grant_them_nothing() {
     let network = When { network: Some(Networks::Among(vec!["10.0.0.0/8".parse().unwrap()])), ..When::default() };
     let overriding = |pattern: &str, grant| Override { key: patterns(&[pattern]), grant };
-    let plan = compile(with_rules(vec![
+    let compiled = compile(with_rules(vec![
         Rule {
             overrides: vec![overriding("10.0.0.1", Grant::Unlimited), overriding("10.0.0.2", limited(1))],
             ..rule("per-ip", &["client_ip"])
@@ -192,8 +193,8 @@ fn rules_and_overrides_limit_carried_addresses_and_grant_them_nothing() {
         Rule { replaces: strings(&["per-ip"]), ..rule_for("inside", &["client_ip"], network) },
     ]));
     let quotas = |peer: &str| {
-        let matched = plan.match_request(&from(peer, "GET", "/", &()));
-        let amount = |charge: &tollgate_policy::MatchedCharge| plan.quotas()[charge.quota as usize].quota.amount();
+        let matched = compiled.match_request(&from(peer, "GET", "/", &()));
+        let amount = |charge: &tollgate_policy::MatchedCharge| compiled.quotas()[charge.quota as usize].quota.amount();
         matched.charges.iter().map(amount).collect::<Vec<_>>()
     };
     assert_eq!(quotas("10.0.0.1"), [5]);
@@ -202,9 +203,9 @@ fn rules_and_overrides_limit_carried_addresses_and_grant_them_nothing() {
     assert_eq!(quotas("192.0.2.1"), [5]);
 }
 
-/// A key that reads like an address is a key.
+/// An API key that looks like an address is not matched as an address.
 #[test]
-fn a_value_of_one_identity_is_not_that_of_another() {
+fn value_of_one_identity_does_not_match_another() {
     let policy = |pattern: &str| Policy {
         identities: vec![
             identity("key", header("X-Key")),
@@ -213,53 +214,53 @@ fn a_value_of_one_identity_is_not_that_of_another() {
         allow: AccessList { client_ip: Vec::new(), identities: vec![("client".into(), patterns(&[pattern]))] },
         ..with_rules(vec![rule("per-client", &["client"])])
     };
-    let plan = compile(policy("client_ip=203.0.113.99"));
-    let forged = from(STRANGER, "GET", "/", &[("X-Key", "203.0.113.99")]);
+    let compiled = compile(policy("client_ip=203.0.113.99"));
+    let forged = from(CLIENT, "GET", "/", &[("X-Key", "203.0.113.99")]);
     assert_eq!(
-        (plan.match_request(&forged).access, charged(&plan, &forged)),
+        (compiled.match_request(&forged).access, charged(&compiled, &forged)),
         (Access::Rules, vec!["per-client key=203.0.113.99".into()])
     );
-    assert_eq!(plan.match_request(&from("203.0.113.99", "GET", "/", &())).access, Access::Allowed);
-    let explained = plan.explain(&from("203.0.113.99", "GET", "/", &()));
+    assert_eq!(compiled.match_request(&from("203.0.113.99", "GET", "/", &())).access, Access::Allowed);
+    let explained = compiled.explain(&from("203.0.113.99", "GET", "/", &()));
     assert_eq!(explained.decided_by.as_deref(), Some("client client_ip=203.0.113.99"));
-    // A caller may set the identity itself, which is another value again.
-    let set = Request { identities: &[("client", "203.0.113.99")], ..from(STRANGER, "GET", "/", &()) };
-    assert_eq!(plan.match_request(&set).access, Access::Rules);
+    // A value that a caller sets for the list itself is distinct from those of its members.
+    let set = Request { identities: &[("client", "203.0.113.99")], ..from(CLIENT, "GET", "/", &()) };
+    assert_eq!(compiled.match_request(&set).access, Access::Rules);
     assert_eq!(compile(policy("client=203.0.113.99")).match_request(&set).access, Access::Allowed);
     let errors = policy("203.0.113.99").check().unwrap_err();
     assert_eq!(errors.0.iter().map(|problem| problem.code).collect::<Vec<_>>(), ["value-without-identity"]);
 }
 
-/// Lists mean whole addresses: a neighbour in the same group is not let through.
+/// Access lists contain full addresses: another address of the same prefix is not allowed.
 #[test]
-fn a_list_means_an_address_not_its_group() {
-    let plan = compile(Policy {
+fn access_list_matches_full_addresses() {
+    let compiled = compile(Policy {
         allow: AccessList { client_ip: vec!["2001:db8:1:2::1/128".parse().unwrap()], identities: Vec::new() },
         ..with_rules(vec![rule("per-ip", &["client_ip"])])
     });
-    assert_eq!(plan.match_request(&from("2001:db8:1:2::1", "GET", "/", &())).access, Access::Allowed);
-    assert_eq!(plan.match_request(&from("2001:db8:1:2::2", "GET", "/", &())).access, Access::Rules);
+    assert_eq!(compiled.match_request(&from("2001:db8:1:2::1", "GET", "/", &())).access, Access::Allowed);
+    assert_eq!(compiled.match_request(&from("2001:db8:1:2::2", "GET", "/", &())).access, Access::Rules);
 }
 
 #[test]
-fn a_delimiter_in_a_value_is_no_delimiter() {
-    let plan = compile(Policy {
+fn delimiters_in_values_do_not_collide() {
+    let compiled = compile(Policy {
         identities: vec![identity("a", header("X-A")), identity("b", header("X-B"))],
         ..with_rules(vec![rule("pair", &["a", "b"])])
     });
-    let key = |a: &str, b: &str| charged(&plan, &from(STRANGER, "GET", "/", &[("X-A", a), ("X-B", b)]));
+    let key = |a: &str, b: &str| charged(&compiled, &from(CLIENT, "GET", "/", &[("X-A", a), ("X-B", b)]));
     let keys =
         [key("x|y", "z"), key("x", "y|z"), key(r"x\x7cy", "z"), key("x", r"y\x7cz"), key("{x}", "z"), key("x", "z")];
     for (at, one) in keys.iter().enumerate() {
         assert!(keys[at + 1..].iter().all(|other| other != one), "{one:?}");
     }
-    // Redis Cluster reads braces as the place of a key.
+    // Redis Cluster reads braces as a hash tag.
     assert!(!key("{x}", "{y}")[0].contains(['{', '}']));
 }
 
 #[test]
-fn names_of_a_list_keep_values_apart() {
-    let plan = compile(Policy {
+fn identities_of_a_list_have_distinct_keys() {
+    let compiled = compile(Policy {
         identities: vec![
             identity("api_key", header("X-API-Key")),
             identity("user", header("X-User")),
@@ -270,15 +271,15 @@ fn names_of_a_list_keep_values_apart() {
             ..rule("per-client", &["client"])
         }])
     });
-    let key = |headers: &[(&str, &str)]| charged(&plan, &from(STRANGER, "GET", "/", &headers));
+    let key = |headers: &[(&str, &str)]| charged(&compiled, &from(CLIENT, "GET", "/", &headers));
     assert_eq!(key(&[("X-API-Key", "partner")]), ["per-client api_key=partner"]);
     assert_eq!(key(&[("X-User", "partner")]), ["per-client user=partner"]);
     assert_eq!(key(&[("X-User", "api_key=partner")]), ["per-client user=api_key=partner"]);
     assert_eq!(key(&[]), ["per-client client_ip=203.0.113.9"]);
-    // Nor does the value borrow the other's grant.
+    // Nor does the value have the grant of the other identity.
     let amount = |headers: &[(&str, &str)]| {
-        let matched = plan.match_request(&from(STRANGER, "GET", "/", &headers));
-        plan.quotas()[matched.charges[0].quota as usize].quota.amount()
+        let matched = compiled.match_request(&from(CLIENT, "GET", "/", &headers));
+        compiled.quotas()[matched.charges[0].quota as usize].quota.amount()
     };
     assert_eq!(amount(&[("X-API-Key", "partner")]), 1_000);
     assert_eq!(amount(&[("X-User", "partner")]), 5);
@@ -286,26 +287,26 @@ fn names_of_a_list_keep_values_apart() {
 }
 
 #[test]
-fn a_second_line_neither_hides_nor_replaces_the_first() {
-    let plan = compile(Policy {
+fn second_header_line_does_not_replace_the_first() {
+    let compiled = compile(Policy {
         identities: vec![identity("user", header("X-User"))],
         ..with_rules(vec![rule("per-user", &["user"])])
     });
-    let key = |headers: &[(&str, &str)]| charged(&plan, &from(STRANGER, "GET", "/", &headers));
+    let key = |headers: &[(&str, &str)]| charged(&compiled, &from(CLIENT, "GET", "/", &headers));
     assert_eq!(key(&[("X-User", "mallory"), ("X-User", "alice")]), ["per-user mallory"]);
     assert_eq!(key(&[("X-User", "mallory"), ("X-User", "")]), ["per-user mallory"]);
-    // Whether a backend sees what is behind an empty line is not known: it is a key of the address.
+    // A backend may or may not use the line after an empty one, so the request is counted under its address.
     assert_eq!(key(&[("X-User", ""), ("x-user", "mallory"), ("X-USER", " ")]), [r"per-user \unusable:203.0.113.9"]);
     assert_eq!(key(&[("X-User", ""), ("x-user", " ")]), [""; 0]);
 }
 
 #[test]
-fn a_long_value_is_counted_too() {
-    let plan = compile(Policy {
+fn long_values_are_counted_under_short_distinct_keys() {
+    let compiled = compile(Policy {
         identities: vec![identity("user", header("X-User"))],
         ..with_rules(vec![rule("per-user", &["user"])])
     });
-    let key = |value: &str| charged(&plan, &from(STRANGER, "GET", "/", &[("X-User", value)]));
+    let key = |value: &str| charged(&compiled, &from(CLIENT, "GET", "/", &[("X-User", value)]));
     let (one, other) = ("x".repeat(100_000), format!("{}y", "x".repeat(99_999)));
     assert_eq!(key(&one).len(), 1);
     assert_ne!(key(&one), key(&other));
@@ -313,9 +314,9 @@ fn a_long_value_is_counted_too() {
 }
 
 #[test]
-fn no_way_of_writing_a_path_leads_around_its_rule() {
+fn no_spelling_of_a_path_avoids_its_rule() {
     let when = When { methods: strings(&["POST"]), ..paths(&["/auth/login"]) };
-    let plan = compile(with_rules(vec![
+    let compiled = compile(with_rules(vec![
         rule_for("login", &["client_ip"], when),
         rule_for("by-path", &["path"], paths(&["/auth/*"])),
     ]));
@@ -343,19 +344,19 @@ fn no_way_of_writing_a_path_leads_around_its_rule() {
         "https://a@b:1//auth/./login?x",
     ] {
         for method in ["POST", "post"] {
-            let found = charged(&plan, &from(STRANGER, method, target, &()));
+            let found = charged(&compiled, &from(CLIENT, method, target, &()));
             assert_eq!(found, ["login 203.0.113.9", "by-path /auth/login"], "{method} {target}");
         }
     }
 }
 
 #[test]
-fn a_cost_is_never_free_and_never_more_than_allowed() {
+fn cost_from_a_header_is_at_least_one_and_at_most_the_maximum() {
     let mut counted = rule("tokens", &["client_ip"]);
     counted.cost.source = CostSource::Header { name: "X-Cost".into(), default: 3 };
     counted.cost.max = 10;
-    let plan = compile(with_rules(vec![counted]));
-    let cost = |headers: &[(&str, &str)]| plan.match_request(&from(STRANGER, "GET", "/", &headers)).charges[0].cost;
+    let compiled = compile(with_rules(vec![counted]));
+    let cost = |headers: &[(&str, &str)]| compiled.match_request(&from(CLIENT, "GET", "/", &headers)).charges[0].cost;
     for (said, counts) in [
         ("1", 1),
         ("7", 7),
@@ -381,12 +382,12 @@ fn a_cost_is_never_free_and_never_more_than_allowed() {
     assert_eq!(cost(&[("X-Cost", ""), ("X-Cost", "1")]), 3);
 }
 
-/// A tier that nobody granted: not from a list, and not by a word that the policy does not know.
+/// A client cannot choose a tier by a header, nor by a key that is the name of a tier.
 #[test]
-fn a_word_of_ones_own_is_no_tier() {
+fn unlisted_client_has_the_default_tier() {
     let tiers = vec![("free".to_owned(), limited(5)), ("enterprise".to_owned(), Grant::Unlimited)];
     let by_tier = Rule { allowance: Allowance::Tiers(tiers), ..rule("per-key", &["api_key"]) };
-    let plan = compile(Policy {
+    let compiled = compile(Policy {
         identities: vec![identity("api_key", header("X-API-Key"))],
         tier: Some(Tier {
             source: TierSource::Listed { by: "api_key".into(), tiers: vec![("paid".into(), "enterprise".into())] },
@@ -395,7 +396,7 @@ fn a_word_of_ones_own_is_no_tier() {
         }),
         ..with_rules(vec![by_tier, rule("by-tier", &["tier"])])
     });
-    let key = |headers: &[(&str, &str)]| charged(&plan, &from(STRANGER, "GET", "/", &headers));
+    let key = |headers: &[(&str, &str)]| charged(&compiled, &from(CLIENT, "GET", "/", &headers));
     assert_eq!(key(&[("X-API-Key", "paid")]), ["by-tier enterprise"]);
     for headers in
         [&[("X-API-Key", "other")][..], &[("X-API-Key", "other"), ("X-Tier", "enterprise"), ("Tier", "enterprise")]]
@@ -405,10 +406,10 @@ fn a_word_of_ones_own_is_no_tier() {
     assert_eq!(key(&[("X-API-Key", "enterprise")]), ["per-key enterprise", "by-tier free"]);
 }
 
-/// What only a front end may set cannot be set by the request, and what nobody may set is not.
+/// Values that the caller sets have precedence over headers, and properties of the request cannot be set.
 #[test]
-fn callers_set_identities_but_not_what_the_request_is() {
-    let plan = compile(Policy {
+fn callers_set_identities_but_not_request_properties() {
+    let compiled = compile(Policy {
         identities: vec![identity("user", header("X-User"))],
         ..with_rules(vec![rule("all", &["client_ip", "user", "method", "path"])])
     });
@@ -420,9 +421,9 @@ fn callers_set_identities_but_not_what_the_request_is() {
         ("path", "/free"),
         ("route", "/free"),
     ];
-    let request = Request { identities: &set, ..from(STRANGER, "GET", "/a", &headers) };
-    assert_eq!(charged(&plan, &request), ["all 198.51.100.7|alice|GET|/a"]);
-    let garbage = [("client_ip", "somebody"), ("user", "alice")];
-    let request = Request { identities: &garbage, ..from(STRANGER, "GET", "/a", &headers) };
-    assert_eq!(charged(&plan, &request), ["all 203.0.113.9|alice|GET|/a"]);
+    let request = Request { identities: &set, ..from(CLIENT, "GET", "/a", &headers) };
+    assert_eq!(charged(&compiled, &request), ["all 198.51.100.7|alice|GET|/a"]);
+    let garbage = [("client_ip", "unparsable"), ("user", "alice")];
+    let request = Request { identities: &garbage, ..from(CLIENT, "GET", "/a", &headers) };
+    assert_eq!(charged(&compiled, &request), ["all 203.0.113.9|alice|GET|/a"]);
 }

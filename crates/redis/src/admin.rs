@@ -1,44 +1,46 @@
-//! What operators do beside decisions: overrides and resets, on all instances.
+//! The admin operations of the store, which take effect on all instances: overrides, resets, and the comparison of
+//! secret keys.
 
 use std::sync::Arc;
 
 use tollgate_store::{BoxFuture, ChangeError, Limit, SharedOverrides, StoreAdmin, StoredOverride};
 
-use crate::agreement::Agreement;
+use crate::fingerprint::FingerprintCheck;
 use crate::overrides::OverrideSync;
 use crate::store::Inner;
-use crate::wire::Client;
+use crate::wire::RedisClient;
 
-pub(crate) struct Admin {
+/// Implements the admin operations on Redis.
+pub(crate) struct RedisAdmin {
     store: Arc<Inner>,
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<RedisClient>,
     overrides: OverrideSync,
-    pub(crate) agreement: Agreement,
+    pub(crate) fingerprint_check: FingerprintCheck,
 }
 
-impl Admin {
-    /// Begins to read what other instances say. It must be called within a runtime.
-    pub(crate) fn start(store: &Arc<Inner>, client: Arc<Client>) -> Admin {
+impl RedisAdmin {
+    /// Starts the background tasks that read the changes of other instances. Must be called within a Tokio runtime.
+    pub(crate) fn start(store: &Arc<Inner>, client: Arc<RedisClient>) -> RedisAdmin {
         let overrides = OverrideSync::start(Arc::clone(store), Arc::clone(&client));
-        let agreement = Agreement::start(Arc::clone(store), Arc::clone(&client));
-        Admin { store: Arc::clone(store), client, overrides, agreement }
+        let fingerprint_check = FingerprintCheck::start(Arc::clone(store), Arc::clone(&client));
+        RedisAdmin { store: Arc::clone(store), client, overrides, fingerprint_check }
     }
 }
 
-impl StoreAdmin for Admin {
+impl StoreAdmin for RedisAdmin {
     fn reset<'a>(&'a self, keys: &'a [(&'a Limit, &'a [u8])]) -> BoxFuture<'a, Result<(), ChangeError>> {
         Box::pin(async move {
-            let reset = self.store.reset_here(keys).await?;
-            self.overrides.tell(&reset).await
+            let reset = self.store.reset_keys(keys).await?;
+            self.overrides.announce_resets(&reset).await
         })
     }
 
-    fn agree_on(&self, fingerprint: Option<&str>) {
-        self.agreement.set(fingerprint);
+    fn compare_fingerprint(&self, fingerprint: Option<&str>) {
+        self.fingerprint_check.set(fingerprint);
     }
 
     fn overrides(&self) -> &SharedOverrides {
-        self.overrides.known()
+        self.overrides.local_copy()
     }
 
     fn set_override(&self, stored: StoredOverride) -> BoxFuture<'_, Result<(), ChangeError>> {

@@ -1,20 +1,18 @@
-//! Counters that several instances share: on Redis, Valkey or a cluster of them.
+//! Counters that several instances share: on Redis, Valkey or a cluster of either.
 //!
-//! A [`RedisStore`] is behind the same interface as the store in memory. What it
-//! promises, what it needs and what it does without its servers is told in
-//! `docs/redis.md`.
+//! A [`RedisStore`] implements the same interface as the memory store. `docs/redis.md` states its guarantees, its
+//! requirements, and its behaviour while the servers are unreachable.
 
-// The road of a check: `store` groups charges by slot and decides what is sent,
-// joined, remembered and given back; `script` turns a `Call` into one script
-// call and its answer back into decisions; the client in `wire` is the transport
-// that brings it to the servers. `sim` plays all of it over another transport, in
-// virtual time. Beside it, `admin` is what operators do: `overrides` is where
-// instances tell each other of it, and `agreement` where they find out whether
-// they count under the same keys.
+// The decision path: `store` groups charges by slot, joins equal requests into one call, caches refusals and sends
+// refunds; `script` encodes a `Call` as one script call and decodes the reply into decisions; the client in `wire` is
+// the transport to the servers. `sim` runs all of it over another transport, in virtual time.
+//
+// The admin operations are in `admin`: `overrides` shares overrides and resets between instances, and `fingerprint`
+// checks that all instances hash secret values under the same key.
 
 mod admin;
-mod agreement;
 mod call;
+mod fingerprint;
 mod overrides;
 mod resp_value;
 mod script;
@@ -24,5 +22,5 @@ mod store;
 mod transport;
 mod wire;
 
-pub use store::{BreakerSettings, BreakerState, CallDurations, RedisStore, StoreEvent, StoreSettings, StoreStats};
+pub use store::{BreakerSettings, BreakerState, CallDurations, RedisStore, RedisStoreSettings, StoreEvent, StoreStats};
 pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

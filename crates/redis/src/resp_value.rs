@@ -1,4 +1,4 @@
-//! What a server answers, as the protocol knows it.
+//! Replies of a server as values of the protocol.
 
 /// A reply of the RESP2 protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,133 +1,135 @@
-//! How calls reach the servers.
+//! The interface through which the store sends calls to the servers.
 
 use tokio::time::Instant;
 
-use crate::call::{Call, Reply};
+use crate::call::{Call, ScriptReply};
 
-/// Carries calls to the shards that own their slots.
+/// Sends calls to the shards that own their slots.
 ///
-/// It sends a call at most once, unless the server has said that it was not
-/// carried out: moved, loading, unknown script, too late. What may have been carried out
-/// is never sent again.
+/// A call is sent again only if the server has reported that it did not execute it: slot moved, loading, unknown
+/// script, expired. (An expired call may have a new attempt before its deadline, because it expires by the server's
+/// clock: if that clock was set, the expiry was computed wrongly, and the reply has the new time.) A call that may have
+/// been executed is never sent again.
 pub(crate) trait Transport: Send + Sync + 'static {
-    /// Sends a call and returns at once. `done` hears what became of it, on any
-    /// thread, and possibly before this returns: nobody may hold a lock here
-    /// that hearing takes. What is not on its way by `deadline` is not sent any
-    /// more. What is on its way hears its answer, however late, or the loss of
-    /// its connection: the caller watches the time. A server that reads a call
-    /// that [expires](Call::expires) after `deadline` and a margin does nothing,
-    /// and answers so.
+    /// Sends a call and returns immediately. `done` is called with the result, on any thread and possibly before this
+    /// function returns, so the caller must not hold a lock that `done` takes.
+    ///
+    /// A call that is not written by `deadline` is not sent. After a call is written, `done` gets its reply, however
+    /// late, or the loss of its connection; the caller enforces its own timeout. A call that [expires](Call::expires)
+    /// is not executed if the server reads it later than `deadline` plus a margin; the server reports that.
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done);
 
-    /// Where keys with this hash tag live. Without a cluster, all in one slot.
+    /// Returns the slot of the keys with this hash tag. Without a cluster all keys are in slot 0.
     fn slot(&self, tag: &[u8]) -> Slot;
 
-    /// Whether all keys live in slot 0, as they do without a cluster: then no hash tag has to be found.
-    fn has_one_slot(&self) -> bool {
-        false
+    /// Returns whether the servers are a cluster. If not, all keys are in slot 0, and no hash tag has to be found.
+    fn is_cluster(&self) -> bool {
+        true
     }
 
-    /// Who answers for a slot at present: its troubles are its own.
+    /// Returns the shard that owns a slot at present. Failures are tracked for each shard.
     fn shard(&self, slot: Slot) -> ShardId;
 
-    /// What people call a server: its host and port, if that is known.
+    /// Returns the host and port of a server for messages, if they are known.
     fn server(&self, _shard: ShardId) -> Option<String> {
         None
     }
 
-    /// Every server that owns something, with a slot of its own. Nothing while none is known.
+    /// Returns every server that owns a slot, with one of its slots. Empty while no server is known.
     fn shards(&self) -> Vec<(ShardId, Slot)> {
         Vec::new()
     }
 
-    /// All servers by their hosts and ports, and those of them that cannot be reached at present.
+    /// Returns the hosts and ports of all servers, and of those that are unreachable at present.
     fn servers(&self) -> Servers {
         Servers::default()
     }
 }
 
-/// Who is there, and who is not.
+/// The servers as `host:port`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Servers {
     pub(crate) all: Vec<String>,
-    pub(crate) unreached: Vec<String>,
+    pub(crate) unreachable: Vec<String>,
 }
 
+/// A hash slot of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Slot(pub(crate) u16);
 
-/// Which of the servers. Numbers are not used again for another address.
+/// The number of a server. A number is not reused for another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ShardId(pub(crate) u32);
 
-pub(crate) type Answered = Result<Reply, Trouble>;
+pub(crate) type CallResult = Result<ScriptReply, CallError>;
 
-/// Who hears the answer. Dropped unheard, it hears that the outcome is unknown.
-pub(crate) struct Done(Option<Box<dyn FnOnce(Answered) + Send>>);
+/// The callback for the result of a call. If it is dropped without a result, it is called with an unknown outcome.
+pub(crate) struct Done(Option<Box<dyn FnOnce(CallResult) + Send>>);
 
 impl Done {
-    pub(crate) fn new(hear: impl FnOnce(Answered) + Send + 'static) -> Done {
-        Done(Some(Box::new(hear)))
+    pub(crate) fn new(on_result: impl FnOnce(CallResult) + Send + 'static) -> Done {
+        Done(Some(Box::new(on_result)))
     }
 
-    pub(crate) fn hear(mut self, answer: Answered) {
-        if let Some(hear) = self.0.take() {
-            hear(answer);
+    /// Calls the callback with the result.
+    pub(crate) fn complete(mut self, result: CallResult) {
+        if let Some(on_result) = self.0.take() {
+            on_result(result);
         }
     }
 }
 
 impl Drop for Done {
     fn drop(&mut self) {
-        if let Some(hear) = self.0.take() {
-            hear(Err(Trouble { cause: Cause::Connection, executed: Executed::Unknown }));
+        if let Some(on_result) = self.0.take() {
+            on_result(Err(CallError { cause: Cause::Connection, executed: Executed::Unknown }));
         }
     }
 }
 
-/// Why there is no answer.
+/// The failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct CallError {
     pub(crate) cause: Cause,
     pub(crate) executed: Executed,
 }
 
-/// Whether a call that failed was carried out.
+/// Whether a call that failed was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Executed {
-    /// It was not: it was never sent, or the server said so.
+    /// It was not executed: it was never sent, or the server reported so.
     No,
-    /// Nobody knows. It must not be sent again.
+    /// It may have been executed. It must not be sent again.
     Unknown,
 }
 
-/// What the trouble is, for counters and log lines.
+/// The cause of a failure, for metrics and log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Cause {
-    /// No answer in time.
+    /// There was no reply in time.
     Timeout,
     /// There is no connection, or it was lost.
     Connection,
-    /// The server refuses who we are.
+    /// The server rejected the user or password, or the user lacks a permission.
     Authentication,
-    /// The server has no memory left.
+    /// The server is out of memory.
     OutOfMemory,
     /// The server is loading its data, is read-only, or its cluster is down.
     Unavailable,
-    /// More is waiting to be sent than may.
+    /// The connection already has its maximum number of calls.
     Overloaded,
-    /// An answer that makes no sense.
+    /// The reply was malformed or unexpected.
     Protocol,
-    /// A key is of another type than tollgate writes.
+    /// A key has another Redis type than tollgate writes.
     WrongType,
-    /// The script ended with an error, because a value is nothing that tollgate writes.
+    /// The script failed because a value has another format than tollgate writes.
     Unreadable,
-    /// The server failed before, so that it was not even asked.
+    /// The circuit breaker of the server is open, so the call was not sent.
     BreakerOpen,
 }
 
 impl Cause {
-    /// All of them, in their order.
+    /// All causes, in the order of their declaration.
     pub(crate) const ALL: [Cause; 10] = [
         Cause::Timeout,
         Cause::Connection,
@@ -141,7 +143,7 @@ impl Cause {
         Cause::BreakerOpen,
     ];
 
-    /// Its name in counters and log lines.
+    /// Returns the name of the cause in metrics and log lines.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Cause::Timeout => "timeout",
@@ -157,8 +159,8 @@ impl Cause {
         }
     }
 
-    /// Whether it concerns a key of the call, and says nothing of its server.
-    pub(crate) const fn is_of_a_key(self) -> bool {
+    /// Returns whether a key of the call is the cause, which does not indicate a fault of the server.
+    pub(crate) const fn concerns_a_key(self) -> bool {
         matches!(self, Cause::WrongType | Cause::Unreadable)
     }
 }

@@ -1,21 +1,21 @@
-//! What several instances admit together, on real servers.
+//! Several instances share one limit exactly, on a real server.
 
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_redis::{RedisOptions, RedisStore, StoreSettings};
+use tollgate_redis::{RedisOptions, RedisStore, RedisStoreSettings};
 use tollgate_store::{Charge, LimitOptions, OnFailure, Quota, Refusals, Source, Store};
 use tollgate_testbed::RedisServer;
 
-const CLOSED: LimitOptions = LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Brief };
+const CLOSED: LimitOptions = LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Brief, lease: None };
 
-fn settings() -> StoreSettings {
-    StoreSettings { deadline: Duration::from_secs(5), ..StoreSettings::default() }
+fn settings() -> RedisStoreSettings {
+    RedisStoreSettings { deadline: Duration::from_secs(5), ..RedisStoreSettings::default() }
 }
 
-async fn ready(store: &RedisStore) {
+async fn wait_until_ready(store: &RedisStore) {
     for _ in 0..1_000 {
         if store.is_ready() {
             return;
@@ -26,13 +26,13 @@ async fn ready(store: &RedisStore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_instances_admit_what_one_would() {
+async fn several_instances_together_admit_exactly_the_limit() {
     let server = RedisServer::start(&[]).unwrap();
     let options = RedisOptions::standalone(server.address().to_string());
     let mut tasks = Vec::new();
     for _ in 0..4 {
         let store = Arc::new(RedisStore::connect(&options, settings(), |_| {}).unwrap());
-        ready(&store).await;
+        wait_until_ready(&store).await;
         let quota = Quota::sliding_window_log("100/h".parse().unwrap()).unwrap();
         let limit = store.limit("per-user", quota, CLOSED).unwrap();
         for _ in 0..32 {
@@ -41,7 +41,7 @@ async fn several_instances_admit_what_one_would() {
                 let charge = || Charge::new(&limit, b"alice", 1);
                 let mut admitted = 0;
                 for _ in 0..20 {
-                    let outcome = store.decide(&[charge()]).await;
+                    let outcome = store.check_all(&[charge()]).await;
                     assert_ne!(outcome.source, Source::Fallback, "{outcome:?}");
                     admitted += u32::from(outcome.passed);
                 }

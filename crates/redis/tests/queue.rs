@@ -1,4 +1,4 @@
-//! Places in a queue that several instances hand out.
+//! A queue whose departure times several instances grant.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -7,51 +7,51 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::{connect, options, patient, standalone_options, until};
+use support::{connect, long_deadline, options, standalone_options, until};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tollgate_redis::RedisStore;
-use tollgate_store::{Charge, Limit, OnFailure, Outcome, Queue, Quota, Receipt, Source, Store};
+use tollgate_store::{Charge, ChargeReceipt, Limit, OnFailure, Outcome, Queue, Quota, Source, Store};
 use tollgate_testbed::RedisServer;
 
-/// One departs each minute, so that what a test takes is nothing beside it.
-const APART: Duration = Duration::from_secs(60);
-const PLACES: u64 = 40;
-/// How far the measured time of a departure may be off: by the way of the answer.
-const INACCURACY: Duration = Duration::from_secs(10);
+/// The interval between departures: a minute, so that the duration of a test is negligible.
+const INTERVAL: Duration = Duration::from_secs(60);
+const QUEUE_SIZE: u64 = 40;
+/// The tolerance for a measured departure time, which includes the latency of the reply.
+const TOLERANCE: Duration = Duration::from_secs(10);
 
-fn line(store: &RedisStore) -> Limit {
-    let quota = Quota::leaky_queue("1/min".parse().unwrap(), Queue { size: PLACES, max_wait: None }).unwrap();
+fn queue_limit(store: &RedisStore) -> Limit {
+    let quota = Quota::leaky_queue("1/min".parse().unwrap(), Queue { size: QUEUE_SIZE, max_wait: None }).unwrap();
     store.limit("queue", quota, options(OnFailure::Closed)).unwrap()
 }
 
-async fn enter(store: &RedisStore, limit: &Limit) -> Outcome {
+async fn charge_one(store: &RedisStore, limit: &Limit) -> Outcome {
     let charge = Charge { receipt: true, ..Charge::new(limit, b"checkout", 1) };
-    let outcome = store.decide(&[charge]).await;
+    let outcome = store.check_all(&[charge]).await;
     assert_eq!(outcome.source, Source::Exact, "{outcome:?}");
     outcome
 }
 
-/// Enters, and returns when it is to depart, with the receipt.
-async fn place(store: &RedisStore, limit: &Limit) -> Option<(Instant, Receipt)> {
-    let mut outcome = enter(store, limit).await;
+/// Enters the queue. Returns the departure time and the receipt; `None` if the queue is full.
+async fn enqueue(store: &RedisStore, limit: &Limit) -> Option<(Instant, ChargeReceipt)> {
+    let mut outcome = charge_one(store, limit).await;
     let (_, receipt) = outcome.receipts.pop()?;
     Some((Instant::now() + Duration::from_nanos(outcome.decisions[0].delay()), receipt))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_instances_hand_out_places_that_are_never_too_close() {
+async fn departure_times_granted_by_two_instances_keep_the_interval() {
     let server = RedisServer::start(&[]).unwrap();
     let mut tasks = JoinSet::new();
     for _ in 0..2 {
-        let store = connect(&standalone_options(server.address()), patient()).await;
-        let limit = line(&store);
+        let store = connect(&standalone_options(server.address()), long_deadline()).await;
+        let limit = queue_limit(&store);
         for _ in 0..16 {
             let (store, limit) = (Arc::clone(&store), limit.clone());
             tasks.spawn(async move {
                 let mut departures = Vec::new();
                 for _ in 0..4 {
-                    departures.extend(place(&store, &limit).await.map(|(departs_at, _)| departs_at));
+                    departures.extend(enqueue(&store, &limit).await.map(|(departs_at, _)| departs_at));
                 }
                 departures
             });
@@ -59,53 +59,53 @@ async fn two_instances_hand_out_places_that_are_never_too_close() {
     }
     let mut departures: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
     departures.sort();
-    // The first departs at once, and has a place until the next can depart.
-    assert_eq!(departures.len() as u64, PLACES);
+    // The first request departs immediately, and occupies a position until the next one can depart.
+    assert_eq!(departures.len() as u64, QUEUE_SIZE);
     let closest = departures.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
     let farthest = departures.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
     println!("{} departures, between {closest:?} and {farthest:?} apart", departures.len());
-    assert!(closest >= APART - INACCURACY, "{closest:?} apart");
-    assert!(farthest <= APART + INACCURACY, "{farthest:?} apart");
+    assert!(closest >= INTERVAL - TOLERANCE, "{closest:?} apart");
+    assert!(farthest <= INTERVAL + TOLERANCE, "{farthest:?} apart");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancelled_place_comes_back_only_if_it_is_the_last() {
+async fn refunded_position_is_granted_again_only_if_it_is_the_last() {
     let server = RedisServer::start(&[]).unwrap();
-    let one = connect(&standalone_options(server.address()), patient()).await;
-    let other = connect(&standalone_options(server.address()), patient()).await;
-    let (limit, other_limit) = (line(&one), line(&other));
+    let one = connect(&standalone_options(server.address()), long_deadline()).await;
+    let other = connect(&standalone_options(server.address()), long_deadline()).await;
+    let (limit, other_limit) = (queue_limit(&one), queue_limit(&other));
     let begun = Instant::now();
     let minutes = |departs_at: Instant| ((departs_at - begun).as_millis() + 30_000) / 60_000;
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     for _ in 0..3 {
-        places.push(place(&one, &limit).await.unwrap());
+        positions.push(enqueue(&one, &limit).await.unwrap());
     }
-    assert_eq!(places.iter().map(|(at, _)| minutes(*at)).collect::<Vec<_>>(), [0, 1, 2]);
-    let (_, last) = places.pop().unwrap();
-    let (_, middle) = places.pop().unwrap();
-    give_back(&one, middle).await;
-    // Nobody moves up, because nobody can tell the one behind.
-    let (at, next) = place(&other, &other_limit).await.unwrap();
+    assert_eq!(positions.iter().map(|(at, _)| minutes(*at)).collect::<Vec<_>>(), [0, 1, 2]);
+    let (_, last) = positions.pop().unwrap();
+    let (_, middle) = positions.pop().unwrap();
+    refund_and_wait(&one, middle).await;
+    // No request moves up, because a granted departure time cannot be changed.
+    let (at, next) = enqueue(&other, &other_limit).await.unwrap();
     assert_eq!(minutes(at), 3);
-    give_back(&one, last).await;
-    let (at, after) = place(&other, &other_limit).await.unwrap();
-    assert_eq!(minutes(at), 4, "the one given back was not the last any more");
-    give_back(&other, after).await;
-    let (at, again) = place(&one, &limit).await.unwrap();
-    assert_eq!(minutes(at), 4, "the last one is given to the next");
-    give_back(&one, again).await;
-    give_back(&other, next).await;
-    let (at, _) = place(&one, &limit).await.unwrap();
-    assert_eq!(minutes(at), 3, "one after the other, from the end");
+    refund_and_wait(&one, last).await;
+    let (at, after) = enqueue(&other, &other_limit).await.unwrap();
+    assert_eq!(minutes(at), 4, "the refunded position was not the last any more");
+    refund_and_wait(&other, after).await;
+    let (at, again) = enqueue(&one, &limit).await.unwrap();
+    assert_eq!(minutes(at), 4, "the last position is granted again");
+    refund_and_wait(&one, again).await;
+    refund_and_wait(&other, next).await;
+    let (at, _) = enqueue(&one, &limit).await.unwrap();
+    assert_eq!(minutes(at), 3, "positions are freed one after the other, from the end");
 }
 
-/// Gives a place back, and waits until the server has heard of it.
-async fn give_back(store: &RedisStore, receipt: Receipt) {
+/// Refunds a position, and waits until the server has executed the refund.
+async fn refund_and_wait(store: &RedisStore, receipt: ChargeReceipt) {
     let before = store.stats().refunds;
-    store.give_back(receipt);
-    until("it is given back", || store.stats().refunds > before).await;
-    // Calls of one instance arrive in order.
-    let limit = line(store);
-    let look = Charge::new(&limit, b"checkout", 0);
-    assert_eq!(store.decide(&[look]).await.source, Source::Exact);
+    store.refund(receipt);
+    until("the position is refunded", || store.stats().refunds > before).await;
+    // Calls of one instance are executed in order.
+    let limit = queue_limit(store);
+    let peek = Charge::new(&limit, b"checkout", 0);
+    assert_eq!(store.check_all(&[peek]).await.source, Source::Exact);
 }

@@ -1,22 +1,23 @@
-use tollgate::{Request, RuleState, Verdict};
+use tollgate::verdict::RuleState;
+use tollgate::{Request, Verdict};
 
 use crate::front_end::FrontEnd;
 
-/// A decision, for all who count it or look at it.
+/// A decided request, as metrics and the observer receive it.
 #[derive(Clone, Copy)]
-pub(crate) struct Decided<'a> {
+pub(crate) struct DecidedRequest<'a> {
     pub(crate) front_end: FrontEnd,
     pub(crate) request: &'a Request<'a>,
     pub(crate) verdict: &'a Verdict,
-    /// How the rule stands that decided.
+    /// The state of the rule that decided.
     pub(crate) deciding: Option<&'a RuleState>,
 }
 
-/// Which limits refuse a request.
+/// Which kinds of limits refuse a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RefusedBy {
-    /// Any limit does, shadow rules included.
+    /// Any limit refuses, shadow rules included.
     pub(crate) any: bool,
-    /// A shadow rule does.
+    /// A shadow rule refuses.
     pub(crate) shadow: bool,
 }

@@ -6,321 +6,339 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use tollgate::clock::Clock;
+use tollgate::limiter::{CheckMode, JointRequest, JointVerdict};
+use tollgate::policy::CheckedPolicy;
 use tollgate::policy::Matched;
 use tollgate::policy::promise::Promise;
 use tollgate::policy::published::Published;
+use tollgate::quota::{Decision, Settlement};
+use tollgate::redis::RedisStore;
 use tollgate::redis::StoreEvent;
-use tollgate::{
-    Ask, AskedTogether, AsyncLimiter, CheckedPolicy, Clock, Decision, Limit, LimitOptions, LimiterError, Permit, Quota,
-    RealClock, Receipt, RedisStore, Request, Settled, Together, Verdict,
-};
+use tollgate::store::{Limit, LimitOptions};
+use tollgate::{AsyncLimiter, LimiterError, Permit, Quota, RealClock, Receipt, Request, Verdict};
 
-use crate::decided::Decided;
+use crate::decided::DecidedRequest;
 use crate::front_end::FrontEnd;
 use crate::listen::{ListenerMetrics, ShareMetrics};
-use crate::metrics::Metrics;
+use crate::metrics::ServiceMetrics;
 use crate::metrics::receipt_metrics::ReceiptUse;
 use crate::observe::{LogKeyError, Observer, ObserverSettings};
 use crate::receipts::{ReceiptName, Receipts};
-use crate::snapshot::SnapshotKeeper;
+use crate::snapshot::SnapshotWriter;
 use crate::store::{self, OpenStore};
-use crate::throttle::{CallerQuota, CallerQuotas, NotThrottled, Throttled};
-use reload::{InForce, has_permits};
+use crate::throttle::{CachedQuota, CallerQuotas, NotThrottled, ThrottleCounts};
+use reload::{PolicyData, has_permits};
 pub use reload::{Reload, ReloadError};
 
 /// Decides requests. All front ends share one.
 pub struct Engine {
     limiter: AsyncLimiter,
-    /// Ours, whatever clock the store decides by: how long things take, and when receipts end.
+    /// The local clock, whichever clock the store uses: measures durations and expires receipts.
     clock: Arc<dyn Clock>,
-    /// The same, if it is the real clock: it is then read in place.
+    /// The same clock, if it is the real one: it is then read without dynamic dispatch.
     real_clock: Option<RealClock>,
-    in_force: ArcSwap<InForce>,
-    /// Whether a rule limits how many are under way. Every check asks, so it is not behind a pointer that may change.
+    active: ArcSwap<PolicyData>,
+    /// Whether a rule limits concurrency. Read for every check, so it is not behind a pointer that may change.
     has_permits: AtomicBool,
     receipts: Arc<Receipts>,
-    /// The quotas that callers bring along.
+    /// Quotas supplied by callers.
     caller_quotas: CallerQuotas,
-    metrics: Metrics,
+    metrics: ServiceMetrics,
     observer: Arc<Observer>,
-    snapshots: Option<Arc<SnapshotKeeper>>,
-    /// Held while a policy is replaced, so that its parts are replaced together.
+    snapshots: Option<Arc<SnapshotWriter>>,
+    /// Held while a policy is replaced, so that its parts change together.
     replacing: Mutex<()>,
-    /// Decisions are neither counted nor observed, as a benchmark may want it.
-    is_unobserved: bool,
+    /// Disables metrics and observation, for benchmarks.
+    skips_observation: bool,
 }
 
-/// There is no receipt of that name: it was used, has ended, or never was.
+/// The receipt was used, has expired, or never existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoReceipt;
+pub(crate) struct UnknownReceipt;
 
 impl Engine {
-    /// A policy over the store that it describes. One in memory goes by
-    /// `clock`; a shared one must be opened within a runtime, and goes by its own.
+    /// Builds an engine with the store that the policy configures. A memory store uses `clock`; a shared store must be
+    /// opened within a Tokio runtime, and uses its own clock.
     pub fn new(policy: &CheckedPolicy, clock: Arc<dyn Clock>) -> Result<Engine, LimiterError> {
-        Engine::telling(policy, clock, |_| {})
+        Engine::with_store_events(policy, clock, |_| {})
     }
 
-    /// Like [`Engine::new`], with somebody who hears when the servers of a
-    /// shared store fail and when they are back.
-    pub fn telling(
+    /// Like [`Engine::new`], with a callback for failure and recovery of the servers of a shared store.
+    pub fn with_store_events(
         policy: &CheckedPolicy,
         clock: Arc<dyn Clock>,
-        on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
+        on_event: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<Engine, LimiterError> {
-        let observer = Observer::new(ObserverSettings::default(), Arc::clone(&clock)).map_err(unobserved)?;
-        Engine::observed(policy, clock, Arc::new(observer), on_change)
+        let observer = Observer::new(ObserverSettings::default(), Arc::clone(&clock)).map_err(observer_error)?;
+        Engine::with_observer(policy, clock, Arc::new(observer), on_event)
     }
 
-    /// Like [`Engine::telling`], with an observer of one's own, who sees every decision.
-    pub fn observed(
+    /// Like [`Engine::with_store_events`], with a custom observer, which receives every decision.
+    pub fn with_observer(
         policy: &CheckedPolicy,
         clock: Arc<dyn Clock>,
         observer: Arc<Observer>,
-        on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
+        on_event: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<Engine, LimiterError> {
-        let OpenStore { limiter, opened } = store::open(policy, &clock, Box::new(on_change))?;
-        let snapshots = opened.map(|opened| Arc::new(SnapshotKeeper::new(opened, limiter.clone())));
+        let OpenStore { limiter, opened } = store::open(policy, &clock, Box::new(on_event))?;
+        let snapshots = opened.map(|opened| Arc::new(SnapshotWriter::new(opened, limiter.clone())));
         let receipts = Arc::new(Receipts::new(Arc::clone(&clock)));
-        let metrics = Metrics::new(limiter.now_ns());
-        let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
+        let metrics = ServiceMetrics::new(limiter.now_ns());
+        let active = ArcSwap::from_pointee(PolicyData::new(policy, &limiter, &metrics));
         let caller_quotas = CallerQuotas::new(policy);
         Ok(Engine {
             has_permits: AtomicBool::new(has_permits(&limiter)),
             limiter,
             real_clock: clock.as_real().cloned(),
             clock,
-            in_force,
+            active,
             receipts,
             caller_quotas,
             metrics,
             observer,
             snapshots,
             replacing: Mutex::default(),
-            is_unobserved: false,
+            skips_observation: false,
         })
     }
 
-    /// Whoever writes the counters down, if the policy wants them written.
+    /// Returns the snapshot writer, if the policy configures snapshots.
     #[must_use]
-    pub fn snapshots(&self) -> Option<Arc<SnapshotKeeper>> {
+    pub fn snapshots(&self) -> Option<Arc<SnapshotWriter>> {
         self.snapshots.clone()
     }
 
-    /// Decides one request, and counts it. Permits are looked at and not taken.
-    pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
-        match self.ask_now(front_end, request, Ask::Check) {
+    /// Decides one request and counts it. Concurrency permits are checked, not taken.
+    pub async fn check(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
+        match self.decide_now(front_end, request, CheckMode::Check) {
             Some((verdict, _)) => verdict,
-            None => self.ask_later(front_end, request, Ask::Check).await.0,
+            None => self.decide_later(front_end, request, CheckMode::Check).await.0,
         }
     }
 
-    /// Decides from now on without counting or observing, so that a benchmark can tell what these cost.
+    /// Disables counting and observation, so that a benchmark can measure their cost.
     #[doc(hidden)]
     #[must_use]
     pub fn unobserved(mut self) -> Engine {
-        self.is_unobserved = true;
+        self.skips_observation = true;
         self
     }
 
-    /// Decides one request for a caller who can bring a receipt back. One is
-    /// given where it is wanted, and where permits were taken. It counts among
-    /// those of the caller's address.
-    pub(crate) async fn check(
+    /// Decides one request for a caller that can return a receipt. A receipt is issued if requested, or if permits
+    /// were taken. It counts against the limit of the caller's address.
+    pub(crate) async fn check_with_receipt(
         &self,
         front_end: FrontEnd,
         request: &Request<'_>,
         wants_receipt: bool,
         caller: IpAddr,
     ) -> (Verdict, Option<ReceiptName>) {
-        if let Some(checked) = self.check_now(front_end, request, wants_receipt, caller) {
+        if let Some(checked) = self.check_with_receipt_now(front_end, request, wants_receipt, caller) {
             return checked;
         }
-        let (verdict, permit) = self.ask_later(front_end, request, self.ask_for(request, wants_receipt)).await;
-        let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt, caller));
+        let (verdict, permit) = self.decide_later(front_end, request, self.check_mode(request, wants_receipt)).await;
+        let receipt = permit.and_then(|permit| self.store_receipt(permit, wants_receipt, caller));
         (verdict, receipt)
     }
 
-    /// The same without waiting; `None` where the store is shared.
+    /// The same without waiting; `None` for a shared store.
     #[inline]
-    pub(crate) fn check_now(
+    pub(crate) fn check_with_receipt_now(
         &self,
         front_end: FrontEnd,
         request: &Request<'_>,
         wants_receipt: bool,
         caller: IpAddr,
     ) -> Option<(Verdict, Option<ReceiptName>)> {
-        let (verdict, permit) = self.ask_now(front_end, request, self.ask_for(request, wants_receipt))?;
-        let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt, caller));
+        let (verdict, permit) = self.decide_now(front_end, request, self.check_mode(request, wants_receipt))?;
+        let receipt = permit.and_then(|permit| self.store_receipt(permit, wants_receipt, caller));
         Some((verdict, receipt))
     }
 
-    /// A request that costs nothing takes nothing that could be brought back.
-    fn ask_for(&self, request: &Request<'_>, wants_receipt: bool) -> Ask {
+    /// Returns how to decide a request. A request with cost 0 takes nothing that could be refunded.
+    fn check_mode(&self, request: &Request<'_>, wants_receipt: bool) -> CheckMode {
         let takes_something = request.cost > 0 && (wants_receipt || self.has_permits.load(Relaxed));
-        if takes_something { Ask::Admit } else { Ask::Check }
+        if takes_something { CheckMode::Permit } else { CheckMode::Check }
     }
 
-    /// Decides one request for a caller who never says when it ends. Rules that
-    /// limit concurrency do not apply. What it was charged can be
-    /// refunded as long as the permit is held.
-    pub(crate) async fn admit_rates(&self, front_end: FrontEnd, request: &Request<'_>) -> (Verdict, Option<Permit>) {
-        match self.ask_now(front_end, request, Ask::AdmitRates) {
-            Some(asked) => asked,
-            None => self.ask_later(front_end, request, Ask::AdmitRates).await,
+    /// Decides one request for a caller that does not report its end. Rules that limit concurrency do not apply. The
+    /// charge can be refunded while the permit is held.
+    pub(crate) async fn permit_without_concurrency(
+        &self,
+        front_end: FrontEnd,
+        request: &Request<'_>,
+    ) -> (Verdict, Option<Permit>) {
+        match self.decide_now(front_end, request, CheckMode::PermitWithoutConcurrency) {
+            Some(decided) => decided,
+            None => self.decide_later(front_end, request, CheckMode::PermitWithoutConcurrency).await,
         }
     }
 
-    /// Asks the limiter, and then counts and observes what it answered; `None` where the store is shared.
+    /// Decides, counts and observes a request; `None` for a shared store.
     #[inline]
-    fn ask_now(&self, front_end: FrontEnd, request: &Request<'_>, ask: Ask) -> Option<(Verdict, Option<Permit>)> {
+    fn decide_now(
+        &self,
+        front_end: FrontEnd,
+        request: &Request<'_>,
+        mode: CheckMode,
+    ) -> Option<(Verdict, Option<Permit>)> {
         let mut matched = None;
-        let (verdict, permit) = self.limiter.ask_now(request, ask, &mut matched)?;
+        let (verdict, permit) = self.limiter.check_in_mode_sync(request, mode, &mut matched)?;
         self.note(front_end, request, &verdict, matched.as_ref(), verdict.decided_at_ns());
         Some((verdict, permit))
     }
 
-    /// The same where the store is shared, which has to be waited for.
-    async fn ask_later(&self, front_end: FrontEnd, request: &Request<'_>, ask: Ask) -> (Verdict, Option<Permit>) {
-        // A shared store goes by another clock than ours.
+    /// The same for a shared store.
+    async fn decide_later(
+        &self,
+        front_end: FrontEnd,
+        request: &Request<'_>,
+        mode: CheckMode,
+    ) -> (Verdict, Option<Permit>) {
+        // A shared store uses another clock.
         let begun_ns = self.now_ns();
         let mut matched = None;
-        let (verdict, permit) = self.limiter.ask(request, ask, &mut matched).await;
+        let (verdict, permit) = self.limiter.check_in_mode(request, mode, &mut matched).await;
         self.note(front_end, request, &verdict, matched.as_ref(), begun_ns);
         (verdict, permit)
     }
 
-    /// Gives back everything that a receipt is for.
-    pub(crate) fn refund(&self, name: ReceiptName) -> Result<(), NoReceipt> {
-        self.limiter.refund(self.take(name, ReceiptUse::Refund)?);
+    /// Refunds everything that a receipt was charged.
+    pub(crate) fn refund(&self, name: ReceiptName) -> Result<(), UnknownReceipt> {
+        self.limiter.refund(self.take_receipt(name, ReceiptUse::Refund)?);
         Ok(())
     }
 
-    /// Lets go of a receipt's permits; what was charged stays charged.
-    pub(crate) fn release(&self, name: ReceiptName) -> Result<(), NoReceipt> {
-        self.limiter.release(self.take(name, ReceiptUse::Release)?);
+    /// Releases the permits of a receipt; the charge remains.
+    pub(crate) fn release(&self, name: ReceiptName) -> Result<(), UnknownReceipt> {
+        self.limiter.release(self.take_receipt(name, ReceiptUse::Release)?);
         Ok(())
     }
 
-    /// Replaces an estimated cost by the true one, and lets go of permits.
-    pub(crate) async fn settle(&self, name: ReceiptName, true_cost: u64) -> Result<Settled, NoReceipt> {
-        let receipt = self.take(name, ReceiptUse::Settle)?;
-        let settled = self.limiter.settle_by(receipt, true_cost).await;
+    /// Replaces the estimated cost by the actual cost, and releases permits.
+    pub(crate) async fn settle(&self, name: ReceiptName, true_cost: u64) -> Result<Settlement, UnknownReceipt> {
+        let receipt = self.take_receipt(name, ReceiptUse::Settle)?;
+        let settled = self.limiter.settle(receipt, true_cost).await;
         self.metrics.receipts.count_overrun(settled.overrun);
         Ok(settled)
     }
 
-    fn take(&self, name: ReceiptName, receipt_use: ReceiptUse) -> Result<Receipt, NoReceipt> {
+    fn take_receipt(&self, name: ReceiptName, receipt_use: ReceiptUse) -> Result<Receipt, UnknownReceipt> {
         let receipt = self.receipts.take(name);
         self.metrics.receipts.count(receipt_use, receipt.is_some());
-        receipt.ok_or(NoReceipt)
+        receipt.ok_or(UnknownReceipt)
     }
 
-    /// Whether somebody at this address is believed when they speak for others.
+    /// Returns whether a peer is a trusted proxy.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         self.limiter.policy().trusts(peer)
     }
 
-    /// Shows the limits as clients may know them to `read`.
+    /// Calls `read` with the published limits.
     pub fn with_published<R>(&self, read: impl FnOnce(&Published) -> R) -> R {
-        read(&self.in_force.load().published)
+        read(&self.active.load().published)
     }
 
-    /// Whether other instances are known to count the same clients under other keys.
-    pub(crate) fn counts_apart(&self) -> bool {
+    /// Returns whether other instances hash the same clients under another key.
+    pub(crate) fn secret_key_differs(&self) -> bool {
         self.limiter.store_as::<RedisStore>().is_some_and(RedisStore::secret_key_differs)
     }
 
-    /// Tells policies apart by what they say.
+    /// Calls `read` with the fingerprint of the policy's content.
     pub(crate) fn with_fingerprint<R>(&self, read: impl FnOnce(&str) -> R) -> R {
-        read(&self.in_force.load().fingerprint)
+        read(&self.active.load().fingerprint)
     }
 
     pub(crate) fn receipts(&self) -> &Receipts {
         &self.receipts
     }
 
-    /// What decides, for operators.
+    /// Returns the tokens that this instance has leased from a shared store. Called after all listeners are closed.
+    pub async fn close(&self) {
+        self.limiter.close().await;
+    }
+
+    /// Returns the limiter, for the admin API.
     pub(crate) fn limiter(&self) -> &AsyncLimiter {
         &self.limiter
     }
 
-    /// Shows what each rule promises to `read`.
+    /// Calls `read` with the guarantees of each rule.
     pub fn with_promises<R>(&self, read: impl FnOnce(&[Promise]) -> R) -> R {
-        read(&self.in_force.load().promises)
+        read(&self.active.load().promises)
     }
 
-    /// The counters for connections of one listener.
+    /// Returns the connection metrics of a listener.
     pub(crate) fn connection_metrics(&self, listener: &'static str) -> ListenerMetrics {
         self.metrics.connections.of_listener(listener)
     }
 
-    /// Whether decisions wait for a store elsewhere.
+    /// Returns whether decisions wait for a shared store.
     pub(crate) fn waits_for_store(&self) -> bool {
         self.limiter.memory_store().is_none()
     }
 
-    /// The counters for what connections wait for.
+    /// Returns the metrics of waits for per-address resources.
     pub(crate) fn share_metrics(&self) -> ShareMetrics {
         self.metrics.connections.of_shares()
     }
 
-    /// Decides a charge under a quota that the caller brings along. Such keys share no
-    /// counter with those of any rule; under another quota, what a key has used stays
-    /// used. A cost of 0 only looks. [`note_throttled`](Engine::note_throttled) counts it.
-    /// `None` where the store is shared, which has to be waited for: see [`throttle`](Engine::throttle).
+    /// Decides a charge under a caller-supplied quota. Such keys share no counter with any rule; under another quota,
+    /// the usage of a key remains. A cost of 0 is a peek. [`note_throttled`](Engine::note_throttled) counts it. `None`
+    /// for a shared store: see [`throttle`](Engine::throttle).
     #[inline]
-    pub(crate) fn throttle_now(&self, key: &[u8], quota: &mut CallerQuota, cost: u64) -> Option<Decision> {
+    pub(crate) fn throttle_now(&self, key: &[u8], quota: &mut CachedQuota, cost: u64) -> Option<Decision> {
         self.caller_quotas.check_now(&self.limiter, key, quota, cost)
     }
 
-    /// The same where the store is shared.
+    /// The same for a shared store.
     pub(crate) async fn throttle(
         &self,
         key: &[u8],
-        quota: &mut CallerQuota,
+        quota: &mut CachedQuota,
         cost: u64,
     ) -> Result<Decision, NotThrottled> {
         let begun_ns = self.now_ns();
         let decision = self.caller_quotas.check(&self.limiter, key, quota, cost).await?;
-        let mut throttled = Throttled::default();
+        let mut throttled = ThrottleCounts::default();
         throttled.add(cost, &decision);
         self.note_throttled(&throttled, begun_ns);
         Ok(decision)
     }
 
-    /// Counts throttled charges, which took from `begun_ns` until now. They are counted
-    /// and timed together, because to time each would take as long as to decide it.
-    pub(crate) fn note_throttled(&self, throttled: &Throttled, begun_ns: u64) {
+    /// Counts throttled charges, which took from `begun_ns` until now. They are counted and timed together, because
+    /// timing each would take as long as deciding it.
+    pub(crate) fn note_throttled(&self, throttled: &ThrottleCounts, begun_ns: u64) {
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
         self.metrics.rules.count_throttled(throttled);
         self.metrics.rules.time_throttled(throttled.count(), taken_ns);
     }
 
-    /// Decides several requests together, all or none, and counts them as one.
-    pub(crate) async fn decide_together(&self, front_end: FrontEnd, asked: &[AskedTogether<'_>]) -> Together {
+    /// Decides several requests together, all or none, and counts them as one decision.
+    pub(crate) async fn check_all(&self, front_end: FrontEnd, requests: &[JointRequest<'_>]) -> JointVerdict {
         let begun_ns = if self.waits_for_store() { Some(self.now_ns()) } else { None };
-        let together = self.limiter.decide_together(asked).await;
-        // They are a peek only if none of them takes anything.
-        if let Some(largest) = asked.iter().max_by_key(|one| one.request.cost) {
+        let together = self.limiter.check_all(requests).await;
+        // They are a peek only if all costs are 0.
+        if let Some(largest) = requests.iter().max_by_key(|one| one.request.cost) {
             let begun_ns = begun_ns.unwrap_or(together.overall.decided_at_ns());
             self.note(front_end, &largest.request, &together.overall, Some(&together.matched), begun_ns);
         }
         together
     }
 
-    /// Prepares a limit that is no rule's, for a caller who brings one. Its scope must be no rule's either.
+    /// Prepares a caller-supplied limit. Its scope must not be the name of a rule.
     pub(crate) fn caller_limit(&self, scope: &str, quota: Quota) -> Option<Limit> {
         self.limiter.caller_limit(scope, quota, LimitOptions::default()).ok()
     }
 
-    /// What sees every decision: who is refused most often, and what happens.
+    /// Returns the observer of all decisions.
     #[must_use]
     pub fn observer(&self) -> &Arc<Observer> {
         &self.observer
     }
 
-    /// The metrics in Prometheus' text format.
+    /// Returns the metrics in Prometheus' text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         self.metrics.text(self)
@@ -328,11 +346,11 @@ impl Engine {
 
     /// The same without rules and paths that the policy does not publish.
     pub(crate) fn public_metrics_text(&self) -> String {
-        self.in_force.load().public_names.visible_of(&self.metrics_text())
+        self.active.load().public_names.visible_part(&self.metrics_text())
     }
 
-    /// Counts a decision and how long it took, and shows it to the observer.
-    /// Not inlined: the decision before it has the registers for itself.
+    /// Counts and times a decision, and passes it to the observer. Not inlined: the decision before it uses all
+    /// registers.
     #[inline(never)]
     fn note(
         &self,
@@ -342,17 +360,17 @@ impl Engine {
         matched: Option<&Matched<'_>>,
         begun_ns: u64,
     ) {
-        if self.is_unobserved {
+        if self.skips_observation {
             return;
         }
-        // Monotonic in earnest, but a clock of a test may be set back.
+        // The real clock is monotonic, but a test clock may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        let decided = Decided { front_end, request, verdict, deciding: verdict.deciding() };
+        let decided = DecidedRequest { front_end, request, verdict, deciding: verdict.deciding() };
         let refused_by = self.metrics.rules.count(decided, taken_ns);
-        self.observer.see(decided, matched, refused_by);
+        self.observer.record(decided, matched, refused_by);
     }
 
-    fn keep(&self, permit: Permit, wants_receipt: bool, caller: IpAddr) -> Option<ReceiptName> {
+    fn store_receipt(&self, permit: Permit, wants_receipt: bool, caller: IpAddr) -> Option<ReceiptName> {
         if !wants_receipt && !permit.holds_permits() {
             return None;
         }
@@ -375,7 +393,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Without random numbers no client could be told of without being named.
-fn unobserved(error: LogKeyError) -> LimiterError {
+/// Converts the error of an observer: without random numbers, client IDs cannot be hashed.
+fn observer_error(error: LogKeyError) -> LimiterError {
     LimiterError::Limit { scope: "the key of the log".to_owned(), error: Box::new(error) }
 }

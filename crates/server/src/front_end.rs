@@ -1,21 +1,21 @@
-/// The way by which a request came.
+/// The interface through which a request arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrontEnd {
     /// HTTP with JSON.
     Http,
-    /// A gateway that asks before it forwards a request.
+    /// Forward-auth, for gateways.
     ForwardAuth,
-    /// What Redis clients speak.
+    /// RESP, for Redis clients.
     Resp,
-    /// gRPC, as gateways ask.
+    /// gRPC, for gateways such as Envoy.
     Grpc,
 }
 
 impl FrontEnd {
-    /// All of them, each at its [`position`](FrontEnd::position).
+    /// All front ends, each at its [`position`](FrontEnd::position).
     pub(crate) const ALL: [FrontEnd; 4] = [FrontEnd::Http, FrontEnd::ForwardAuth, FrontEnd::Resp, FrontEnd::Grpc];
 
-    /// Its name in metrics.
+    /// Returns the name used in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ impl FrontEnd {
         }
     }
 
-    /// In the order in which they are declared.
+    /// Returns the index, in declaration order.
     pub(crate) const fn position(self) -> usize {
         self as usize
     }
@@ -37,7 +37,7 @@ mod tests {
     use super::FrontEnd;
 
     #[test]
-    fn each_stands_at_its_position() {
+    fn front_ends_are_listed_at_their_positions() {
         for (at, front_end) in FrontEnd::ALL.into_iter().enumerate() {
             assert_eq!(front_end.position(), at, "{}", front_end.name());
         }

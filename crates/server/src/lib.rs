@@ -1,10 +1,8 @@
 //! Tollgate as a service.
 //!
-//! A front end translates a call into a [`Request`](tollgate::Request), the
-//! [`Engine`] decides it, and the front end renders the
-//! [`Verdict`](tollgate::Verdict). The front ends are HTTP, which alone knows
-//! JSON, gRPC, which alone knows protobuf, and [`resp`] for clients of Redis. [`Server`] binds the listeners, serves them
-//! and drains them.
+//! A front end translates a call into a [`Request`](tollgate::Request), the [`Engine`] decides it, and the front end
+//! renders the [`Verdict`](tollgate::Verdict). Only the HTTP front end depends on JSON, only the gRPC front end on
+//! protobuf, and only [`resp`] on the Redis protocol. [`Server`] binds the listeners, serves them and drains them.
 
 mod access;
 mod decided;
@@ -18,14 +16,14 @@ mod listen;
 mod metrics;
 pub mod observe;
 mod receipts;
+mod request_body;
 pub mod resp;
 mod rule_metrics;
 mod server;
 mod snapshot;
 mod store;
 mod throttle;
-mod whole_body;
-mod within;
+mod timeout_unless_ready;
 
 pub use access::{AccessToken, CallerAccess, TokenError};
 pub use engine::{Engine, Reload, ReloadError};
@@ -35,4 +33,4 @@ pub use listen::{ConnectionLimits, usable_descriptors};
 #[cfg(feature = "tls")]
 pub use listen::{Reloaded, Tls, TlsError, TlsFiles};
 pub use server::{AdminAccess, BindError, Drained, Listener, Listeners, Server};
-pub use snapshot::{Beginning, SnapshotError, SnapshotEvent, SnapshotKeeper};
+pub use snapshot::{SnapshotError, SnapshotEvent, SnapshotWriter, StartupSnapshot};

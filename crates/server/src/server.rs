@@ -11,39 +11,39 @@ use tokio::task::JoinSet;
 use crate::access::{AccessToken, CallerAccess};
 use crate::engine::Engine;
 use crate::grpc::GrpcFrontEnd;
-use crate::http::{self, Admin, ReloadRequest};
+use crate::http::{self, AdminState, ReloadRequest};
 use crate::listen::{
-    ActivityStream, ConnectionLimits, Descriptors, Encryption, For, Granted, IdleTimer, ShareLimits, Shares,
-    WithDeadline, accept,
+    ActivityStream, AddressShareLimits, AddressShares, ConnectionLimits, Descriptors, Encryption, HTTP_1_1, IdleTimer,
+    ListenerConfig, ListenerUse, WithDeadline, accept,
 };
-use crate::resp::{self, RespGate, RespLimits};
+use crate::resp::{self, RespAuth, RespLimits};
 
-/// How long requests under way may take to finish once the service stops.
-const DRAIN_AT_MOST: Duration = Duration::from_secs(10);
+/// How long requests in flight may take once the service stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where to listen. `None` turns a listener off.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Listeners {
-    /// Where callers ask.
+    /// The HTTP API.
     pub http: Option<SocketAddr>,
-    /// Where gateways ask.
+    /// gRPC, for gateways.
     pub grpc: Option<SocketAddr>,
-    /// Where clients of Redis ask.
+    /// RESP, for Redis clients.
     pub resp: Option<SocketAddr>,
-    /// Where operators look. Without a token it must be a loopback address.
+    /// The admin API. Without a token it must be a loopback address.
     pub admin: Option<SocketAddr>,
 }
 
 /// One of the listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listener {
-    /// Where callers ask.
+    /// The HTTP API.
     Http,
-    /// Where gateways ask.
+    /// gRPC, for gateways.
     Grpc,
-    /// Where clients of Redis ask.
+    /// RESP, for Redis clients.
     Resp,
-    /// Where operators look.
+    /// The admin API.
     Admin,
 }
 
@@ -51,24 +51,24 @@ pub enum Listener {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address} for {}: {source}", .listener.name())]
     Address {
-        /// Whose address.
+        /// The listener.
         listener: Listener,
-        /// Which address.
+        /// Its address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The admin listener would be open to others than this machine.
+    /// The admin listener would be reachable from other machines.
     #[error(
-        "cannot listen on {0} for admin: it must be a loopback address such as 127.0.0.1:9090, unless there is an admin token"
+        "cannot listen on {0} for admin: it must be a loopback address such as 127.0.0.1:9099, unless there is an admin token"
     )]
     AdminExposed(SocketAddr),
 }
 
-/// A service whose listeners accept.
+/// A service with bound listeners.
 #[derive(Debug)]
 pub struct Server {
     engine: Arc<Engine>,
@@ -79,45 +79,44 @@ pub struct Server {
     callers: CallerAccess,
 }
 
-/// Who may use the admin listener, and what for.
+/// Access to the admin listener.
 #[derive(Debug, Default)]
 pub struct AdminAccess {
-    /// What must be brought. Without it, whoever is on this machine may.
+    /// The token that callers must send. Without one, every user of this machine has access.
     pub token: Option<AccessToken>,
-    /// Who reads the policy again when an operator asks for it.
+    /// Receives requests to reload the policy.
     pub reloads: Option<mpsc::Sender<ReloadRequest>>,
 }
 
 /// How serving ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// Every request under way was answered.
+    /// Every request in flight was answered.
     Completely,
-    /// Some took too long and were cut off.
+    /// Some requests took too long and were cut off.
     CutOff,
 }
 
 impl Server {
-    /// Opens the listeners. From here on connections are accepted; they are
-    /// answered once the service runs.
+    /// Binds the listeners. Connections are accepted from here on, and served by [`serve`](Server::serve).
     pub async fn bind(listeners: Listeners, engine: Engine) -> Result<Server, BindError> {
         Server::bind_with(listeners, AdminAccess::default(), engine).await
     }
 
-    /// Like [`Server::bind`], with an admin listener that may be open to other machines.
+    /// Like [`Server::bind`], with admin access that may be open to other machines.
     pub async fn bind_with(listeners: Listeners, admin: AdminAccess, engine: Engine) -> Result<Server, BindError> {
         let exposed = listeners.admin.filter(|address| !address.ip().to_canonical().is_loopback());
         if let Some(address) = exposed.filter(|_| admin.token.is_none()) {
             return Err(BindError::AdminExposed(address));
         }
         let mut bound = Vec::new();
-        let wanted = [
+        let requested = [
             (Listener::Http, listeners.http),
             (Listener::Grpc, listeners.grpc),
             (Listener::Resp, listeners.resp),
             (Listener::Admin, listeners.admin),
         ];
-        for (listener, address) in wanted {
+        for (listener, address) in requested {
             let Some(address) = address else { continue };
             let (address, socket) = bind(address).map_err(|source| BindError::Address { listener, address, source })?;
             bound.push((listener, address, socket));
@@ -126,83 +125,86 @@ impl Server {
         Ok(Server { engine: Arc::new(engine), bound, limits, encryption, admin, callers: CallerAccess::default() })
     }
 
-    /// What decides, for whoever replaces its policy.
+    /// Returns the engine, for example to reload its policy.
     #[must_use]
     pub fn engine(&self) -> Arc<Engine> {
         Arc::clone(&self.engine)
     }
 
-    /// Grants other connections than by default.
+    /// Sets the connection limits.
     #[must_use]
     pub fn with_limits(self, limits: ConnectionLimits) -> Server {
         Server { limits, ..self }
     }
 
-    /// Admits other callers than every program that reaches a listener.
+    /// Sets which callers are accepted.
     #[must_use]
     pub fn with_callers(self, callers: CallerAccess) -> Server {
         Server { callers, ..self }
     }
 
-    /// Speaks TLS, and nothing else, on every listener.
+    /// Requires TLS on every listener.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_tls(self, tls: crate::listen::Tls) -> Server {
         Server { encryption: Encryption { tls: Some(tls), ..self.encryption }, ..self }
     }
 
-    /// The listeners that accept, with the addresses they really have.
+    /// Returns the bound listeners with their actual addresses.
     pub fn addresses(&self) -> impl Iterator<Item = (Listener, SocketAddr)> {
         self.bound.iter().map(|&(listener, address, _)| (listener, address))
     }
 
-    /// Serves until `stop` is ready; then accepts nobody any more, and returns
-    /// when the requests under way are answered or ten seconds have passed.
+    /// Serves until `stop` is ready; then stops accepting, and returns when the requests in flight are answered or ten
+    /// seconds have passed.
     pub async fn serve(self, stop: impl Future<Output = ()>) -> Drained {
         let (stopper, stopped) = watch::channel(false);
-        let shares = Shares::new(ShareLimits::default(), self.engine.share_metrics());
+        let shares = AddressShares::new(AddressShareLimits::default(), self.engine.share_metrics());
         let descriptors = Descriptors::of(self.limits.descriptors);
-        // All before the first accepts: who looks at the metrics then sees every listener in them.
-        let accepting: Vec<(Listener, TcpListener, Granted)> = self
+        // Created before the first listener accepts, so that the metrics have every listener from the start.
+        let accepting: Vec<(Listener, TcpListener, ListenerConfig)> = self
             .bound
             .into_iter()
             .map(|(listener, _, socket)| {
-                let granted = Granted {
+                let config = ListenerConfig {
                     limits: self.limits,
-                    encryption: self.encryption.clone().speaking(listener.protocols()),
+                    encryption: self.encryption.clone().with_protocols(listener.protocols()),
                     metrics: self.engine.connection_metrics(listener.name()),
                     observer: Arc::clone(self.engine.observer()),
-                    listener: listener.name(),
+                    listener,
                     shares: shares.clone(),
                     descriptors: descriptors.clone(),
-                    used_for: if listener == Listener::Admin { For::Operators } else { For::Callers },
+                    used_for: if listener == Listener::Admin { ListenerUse::Admin } else { ListenerUse::Callers },
                 };
-                (listener, socket, granted)
+                (listener, socket, config)
             })
             .collect();
-        let admin =
-            Admin { token: self.admin.token, reloads: self.admin.reloads, ..Admin::new(self.engine, stopped.clone()) };
+        let admin = AdminState {
+            token: self.admin.token,
+            reloads: self.admin.reloads,
+            ..AdminState::new(self.engine, stopped.clone())
+        };
         let mut listeners = JoinSet::new();
-        for (listener, socket, granted) in accepting {
+        for (listener, socket, config) in accepting {
             let (admin, callers) = (admin.clone(), self.callers.clone());
-            listeners.spawn(serve_listener(listener, socket, granted, admin, callers, stopped.clone()));
+            listeners.spawn(serve_listener(listener, socket, config, admin, callers, stopped.clone()));
         }
         stop.await;
         stopper.send_replace(true);
-        match tokio::time::timeout(DRAIN_AT_MOST, listeners.join_all()).await {
+        match tokio::time::timeout(DRAIN_TIMEOUT, listeners.join_all()).await {
             Ok(_) => Drained::Completely,
             Err(_) => Drained::CutOff,
         }
     }
 }
 
-/// How many connections may wait to be accepted: as many as a gateway opens at once when it starts. Without a
-/// place there, a client tries again only after a second. The system may allow fewer (`net.core.somaxconn`).
+/// The accept backlog: as many connections as a gateway opens at once when it starts. A client that finds the backlog
+/// full retries only after a second. The system may allow fewer (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
 
 fn bind(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Elsewhere than on Unix this would let another program listen on the same port.
+    // On other systems this would let another program listen on the same port.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -210,54 +212,53 @@ fn bind(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
     Ok((listener.local_addr()?, listener))
 }
 
-/// Gives each connection of a listener to its front end.
+/// Serves the connections of a listener with its front end.
 async fn serve_listener(
     listener: Listener,
     socket: TcpListener,
-    granted: Granted,
-    admin: Admin,
+    config: ListenerConfig,
+    admin: AdminState,
     callers: CallerAccess,
     stopped: watch::Receiver<bool>,
 ) {
-    let limits = granted.limits;
+    let limits = config.limits;
     let engine = Arc::clone(&admin.engine);
     let routes = match listener {
         Listener::Http => http::public(&engine, callers),
         Listener::Admin => http::admin_routes(admin),
         Listener::Grpc => {
             let front_end = GrpcFrontEnd::new(&engine, callers.token, stopped.clone());
-            return accept(socket, granted, stopped, move |connection| {
+            return accept(socket, config, stopped, move |connection| {
                 front_end.clone().serve_connection(connection, limits)
             })
             .await;
         }
         Listener::Resp => {
-            return accept(socket, granted, stopped, move |connection| {
+            return accept(socket, config, stopped, move |connection| {
                 let (engine, token) = (Arc::clone(&engine), callers.token.clone());
                 async move {
                     let idle = IdleTimer::default();
-                    let gate = token.map(|token| RespGate { token, address: connection.address.ip() });
+                    let auth = token.map(|token| RespAuth { token, address: connection.address.ip() });
                     let stream = ActivityStream::new(connection.stream, idle.clone());
                     let resp_limits = RespLimits {
-                        command_at_most: limits.body_timeout,
-                        answers_at_most: limits.answer_timeout,
+                        command_timeout: limits.body_timeout,
+                        reply_timeout: limits.answer_timeout,
                         ..RespLimits::default()
                     };
                     let (share, stopped) = (connection.share, connection.stopped);
-                    let served = resp::serve_with_share(stream, engine, resp_limits, gate, share, stopped);
-                    // Whoever breaks a connection off knows it.
+                    let served = resp::serve_with_share(stream, engine, resp_limits, auth, share, stopped);
+                    // A broken connection is not reported: the client notices it.
                     WithDeadline::new(served, idle.wait(limits.idle_timeout)).await;
                 }
             })
             .await;
         }
     };
-    accept(socket, granted, stopped, move |connection| http::serve_connection(connection, routes.clone(), limits))
-        .await;
+    accept(socket, config, stopped, move |connection| http::serve_connection(connection, routes.clone(), limits)).await;
 }
 
 impl Listener {
-    /// Its name towards people.
+    /// Returns the name used in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -268,16 +269,16 @@ impl Listener {
         }
     }
 
-    /// What it speaks within TLS. A client of gRPC hangs up on whoever does not agree to HTTP/2.
+    /// Returns the ALPN protocols. gRPC clients close a connection that does not negotiate HTTP/2.
     const fn protocols(self) -> &'static [&'static [u8]] {
         match self {
-            Listener::Http | Listener::Admin => &[b"http/1.1"],
+            Listener::Http | Listener::Admin => &[HTTP_1_1],
             Listener::Grpc => &[b"h2"],
             Listener::Resp => &[],
         }
     }
 
-    /// The scheme of its addresses, and that of its encrypted ones.
+    /// Returns the URL scheme without TLS, and with TLS.
     #[must_use]
     pub const fn schemes(self) -> (&'static str, &'static str) {
         match self {

@@ -1,100 +1,101 @@
-//! Limits that callers bring along: a key, a quota and a cost, without a rule.
+//! Caller-supplied limits: a key, a quota and a cost, without a rule.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
+use tollgate::policy::CheckedPolicy;
 use tollgate::policy::model::{self, StoreSettings};
-use tollgate::{
-    AsyncLimiter, Charge, ChargeVerdict, CheckedPolicy, Decision, Limit, LimitOptions, OnFailure, Quota, Refusals,
-};
+use tollgate::quota::{ChargeVerdict, Decision};
+use tollgate::store::{Charge, Limit, LimitOptions, OnFailure, Refusals};
+use tollgate::{AsyncLimiter, Quota};
 
-/// Where the keys of callers count, apart from those of every rule: no rule can
-/// have this name. In metrics it stands where a rule's name does.
+/// The scope of caller-supplied keys, separate from every rule: no rule can have this name. Metrics use it as the
+/// rule's name.
 pub(crate) const THROTTLE_SCOPE: &str = "*throttle";
 
-/// So many are kept for a shared store. Beyond them it begins anew: to prepare one takes no time beside a call.
-const MOST_KEPT: usize = 2_000;
+/// The size of the cache of prepared limits for a shared store. A full cache is cleared: preparing a limit is cheap
+/// compared with a call.
+const MAX_CACHED_LIMITS: usize = 2_000;
 
-/// A quota that a caller brings along, ready for the store once it was asked
-/// about: a caller nearly always comes back with the same.
+/// A caller-supplied quota, and its prepared limit after the first use: a caller nearly always sends the same quota.
 #[derive(Clone, Debug)]
-pub(crate) struct CallerQuota {
+pub(crate) struct CachedQuota {
     quota: Quota,
     limit: Option<Limit>,
 }
 
-/// Prepares the quotas of callers. An entry carries the quota that wrote it: under
-/// whatever quota a key comes, what it has used stays used, and callers take
-/// nothing from the policy, neither room for its keys nor for its quotas.
+/// Prepares caller-supplied quotas. A stored entry carries the quota that wrote it: under any other quota the usage of
+/// a key remains, and callers take neither key nor quota capacity from the policy.
 pub(crate) struct CallerQuotas {
     on_failure: OnFailure,
-    /// Those of a shared store, which connections have in common. In memory each connection prepares its own.
+    /// Prepared limits of a shared store, common to all connections. For a memory store each connection prepares its
+    /// own.
     shared: Mutex<HashMap<Quota, Limit, RandomState>>,
 }
 
 /// Why a charge was not decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotThrottled {
-    /// The store fails, and this instance does not count alone.
-    NoAnswer,
-    /// The store does not take the quota.
-    NotTaken,
+    /// The store fails, and the policy does not allow local counting.
+    StoreUnavailable,
+    /// The store does not accept the quota.
+    QuotaRejected,
 }
 
-impl CallerQuota {
-    pub(crate) fn new(quota: Quota) -> CallerQuota {
-        CallerQuota { quota, limit: None }
+impl CachedQuota {
+    pub(crate) fn new(quota: Quota) -> CachedQuota {
+        CachedQuota { quota, limit: None }
     }
 }
 
 impl CallerQuotas {
-    /// For a policy, whose store says what happens when it fails.
+    /// Uses the `on_failure` mode of the policy's store.
     pub(crate) fn new(policy: &CheckedPolicy) -> CallerQuotas {
         let on_failure = match &policy.store {
             StoreSettings::Memory(_) => OnFailure::Closed,
             StoreSettings::Redis(settings) => match settings.on_failure {
-                model::OnFailure::Open => OnFailure::Open,
-                model::OnFailure::Closed => OnFailure::Closed,
-                model::OnFailure::Local => OnFailure::Local { share: settings.fallback_share },
+                model::FailureMode::Open => OnFailure::Open,
+                model::FailureMode::Closed => OnFailure::Closed,
+                model::FailureMode::Local => OnFailure::Local { share: settings.fallback_share },
             },
         };
         CallerQuotas { on_failure, shared: Mutex::default() }
     }
 
-    /// Decides whether `cost` may pass for `key`, and charges it if so, where the counters are in this process.
+    /// Decides and charges `cost` for `key` in a memory store.
     #[inline]
     pub(crate) fn check_now(
         &self,
         limiter: &AsyncLimiter,
         key: &[u8],
-        asked: &mut CallerQuota,
+        quota_slot: &mut CachedQuota,
         cost: u64,
     ) -> Option<Decision> {
-        if asked.limit.is_none() {
+        if quota_slot.limit.is_none() {
             limiter.memory_store()?;
-            asked.limit = limiter.caller_limit(THROTTLE_SCOPE, asked.quota, self.options()).ok();
+            quota_slot.limit = limiter.caller_limit(THROTTLE_SCOPE, quota_slot.quota, self.options()).ok();
         }
-        match &asked.limit {
-            Some(limit) => limiter.check_caller_now(Charge::new(limit, key, cost)),
-            None => Some(no_room(&asked.quota)),
+        match &quota_slot.limit {
+            Some(limit) => limiter.check_caller_limit_sync(Charge::new(limit, key, cost)),
+            None => Some(uncounted(&quota_slot.quota)),
         }
     }
 
-    /// The same where they are shared.
+    /// The same for a shared store.
     pub(crate) async fn check(
         &self,
         limiter: &AsyncLimiter,
         key: &[u8],
-        asked: &mut CallerQuota,
+        quota_slot: &mut CachedQuota,
         cost: u64,
     ) -> Result<Decision, NotThrottled> {
-        if asked.limit.is_none() {
-            asked.limit = self.prepared(limiter, asked.quota);
+        if quota_slot.limit.is_none() {
+            quota_slot.limit = self.prepared(limiter, quota_slot.quota);
         }
-        let limit = asked.limit.as_ref().ok_or(NotThrottled::NotTaken)?;
-        let decision = limiter.check_caller(Charge::new(limit, key, cost)).await;
-        if decision.verdict == ChargeVerdict::NoRoom { Err(NotThrottled::NoAnswer) } else { Ok(decision) }
+        let limit = quota_slot.limit.as_ref().ok_or(NotThrottled::QuotaRejected)?;
+        let decision = limiter.check_caller_limit(Charge::new(limit, key, cost)).await;
+        if decision.verdict == ChargeVerdict::Unavailable { Err(NotThrottled::StoreUnavailable) } else { Ok(decision) }
     }
 
     fn prepared(&self, limiter: &AsyncLimiter, quota: Quota) -> Option<Limit> {
@@ -103,7 +104,7 @@ impl CallerQuotas {
             return Some(limit.clone());
         }
         let limit = limiter.caller_limit(THROTTLE_SCOPE, quota, self.options()).ok()?;
-        if limits.len() >= MOST_KEPT {
+        if limits.len() >= MAX_CACHED_LIMITS {
             limits.clear();
         }
         limits.insert(quota, limit.clone());
@@ -111,26 +112,26 @@ impl CallerQuotas {
     }
 
     fn options(&self) -> LimitOptions {
-        LimitOptions { on_failure: self.on_failure, refusals: Refusals::Brief }
+        LimitOptions { on_failure: self.on_failure, refusals: Refusals::Brief, lease: None }
     }
 }
 
-fn no_room(quota: &Quota) -> Decision {
-    Decision { verdict: ChargeVerdict::NoRoom, limit: quota.burst(), remaining: 0, next_after: 0, reset_after: 0 }
+fn uncounted(quota: &Quota) -> Decision {
+    Decision { verdict: ChargeVerdict::Unavailable, limit: quota.burst(), remaining: 0, next_after: 0, reset_after: 0 }
 }
 
-/// What was decided under limits that callers brought, and not counted yet.
+/// Decisions under caller-supplied limits that are not yet counted in metrics.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Throttled {
+pub(crate) struct ThrottleCounts {
     pub(crate) allowed: u64,
     pub(crate) refused: u64,
-    /// Those that cost nothing.
+    /// Decisions with cost 0.
     pub(crate) peeks: u64,
-    /// Those for which the store had no room.
+    /// Decisions that the store had no capacity to count.
     pub(crate) uncounted: u64,
 }
 
-impl Throttled {
+impl ThrottleCounts {
     #[inline]
     pub(crate) fn add(&mut self, cost: u64, decision: &Decision) {
         match decision.is_allowed() {
@@ -138,7 +139,7 @@ impl Throttled {
             true => self.allowed += 1,
             false => self.refused += 1,
         }
-        self.uncounted += u64::from(decision.verdict == ChargeVerdict::NoRoom);
+        self.uncounted += u64::from(decision.verdict == ChargeVerdict::Unavailable);
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -152,14 +153,15 @@ mod tests {
 
     use std::time::Duration;
 
-    use tollgate::{Limiter, ManualClock, PolicyBuilder, Rate};
+    use tollgate::policy::PolicyBuilder;
+    use tollgate::{Limiter, ManualClock, Rate};
 
     use super::*;
 
     #[test]
-    fn any_number_of_quotas_takes_a_bounded_place() {
+    fn the_cache_of_caller_quotas_is_bounded() {
         let policy = PolicyBuilder::default().build().unwrap();
-        let limiter = Limiter::in_memory(&policy, ManualClock::at(1)).unwrap();
+        let limiter = Limiter::with_clock(&policy, ManualClock::at(1)).unwrap();
         let quotas = CallerQuotas::new(&policy);
         let quota = |count: u64| {
             let rate = Rate::new(count, Duration::from_secs(1)).unwrap();
@@ -168,7 +170,7 @@ mod tests {
         for count in 1..=5_000 {
             assert!(quotas.prepared(&limiter, quota(count)).is_some(), "{count}");
         }
-        assert!(quotas.shared.lock().unwrap().len() <= MOST_KEPT);
-        assert_eq!(limiter.store().stats().quotas, 0, "a caller uses up no quota of the policy's");
+        assert!(quotas.shared.lock().unwrap().len() <= MAX_CACHED_LIMITS);
+        assert_eq!(limiter.store().stats().quotas, 0, "a caller takes no quota slot of the policy");
     }
 }

@@ -1,66 +1,71 @@
-//! No traffic gets more out of a limiter than its rules promise.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! A limiter admits no more traffic than its rules promise.
+#![allow(clippy::unwrap_used, reason = "a helper that fails must fail its test")]
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::policy::model::{MemorySettings, StoreSettings};
-use tollgate::policy::promise::{Bound, Promise, promises};
-use tollgate::{AlgorithmKind, CheckedPolicy, Limiter, ManualClock, PolicyBuilder, Request, RuleBuilder, rule};
+use tollgate::policy::promise::{AdmissionBound, Promise, promises};
+use tollgate::policy::{CheckedPolicy, PolicyBuilder, RuleBuilder};
+use tollgate::{AlgorithmKind, Limiter, ManualClock, Request, rule};
 
 const MS_NS: u64 = 1_000_000;
 const S_NS: u64 = 1_000 * MS_NS;
 const START_NS: u64 = 1_000 * S_NS;
 
 fn policy(rule: RuleBuilder) -> CheckedPolicy {
-    // One key needs no large table, and every case makes a new one.
+    // One key needs only a small table, and every case creates a new one.
     let settings = MemorySettings { entries: 64, ..MemorySettings::default() };
     let store = StoreSettings::Memory(settings);
     PolicyBuilder::default().rule(rule).with(|policy| policy.store = store).build().unwrap()
 }
 
-/// When requests are answered that the limiter lets pass, and when they depart, in nanoseconds.
-fn passed_ns(policy: &CheckedPolicy, pauses_ms: &[u64]) -> (Vec<u64>, Vec<u64>) {
+/// Returns when the allowed requests are decided, and when they depart after their delay, in nanoseconds.
+fn admitted_ns(policy: &CheckedPolicy, pauses_ms: &[u64]) -> (Vec<u64>, Vec<u64>) {
     let clock = ManualClock::at(START_NS);
-    let limiter = Limiter::in_memory(policy, clock.clone()).unwrap();
+    let limiter = Limiter::with_clock(policy, clock.clone()).unwrap();
     let mut now_ns = START_NS;
-    let (mut answers, mut departures) = (Vec::new(), Vec::new());
+    let (mut decisions, mut departures) = (Vec::new(), Vec::new());
     for pause_ms in pauses_ms {
-        clock.advance(pause_ms * MS_NS);
+        clock.advance(Duration::from_millis(*pause_ms));
         now_ns += pause_ms * MS_NS;
         let verdict = limiter.check(&Request::from_peer(None));
         if verdict.is_allowed() {
-            answers.push(now_ns);
+            decisions.push(now_ns);
             departures.push(now_ns + u64::try_from(verdict.delay().as_nanos()).unwrap());
         }
     }
     departures.sort_unstable();
-    (answers, departures)
+    (decisions, departures)
 }
 
-/// The most of these that lie in any half-open span.
+/// Returns the largest number of departures in any half-open span.
 fn most_in(span_ns: u64, departures_ns: &[u64]) -> u64 {
     let from = |at: usize| departures_ns[at..].iter().take_while(|other| **other - departures_ns[at] < span_ns).count();
     (0..departures_ns.len()).map(from).max().unwrap_or(0) as u64
 }
 
-/// A span, and the most that is promised for it.
+/// Returns spans, and the maximum that is promised for each.
 fn promised(promise: &Promise) -> [(u64, u64); 2] {
     let limit = &promise.grants[0].limits[0];
-    let (Bound::Spans { in_period, in_second } | Bound::Queue { in_period, in_second, .. }) = limit.bound else {
-        panic!("a rate has spans")
+    let (AdmissionBound::Spans { in_period, in_second } | AdmissionBound::Queue { in_period, in_second, .. }) =
+        limit.bound
+    else {
+        panic!("a rate limit has spans")
     };
     [(limit.quota.period_ns(), in_period.total()), (S_NS, in_second.total())]
 }
 
-/// The same where no answer is held back.
+/// The same for front ends that do not delay requests.
 fn promised_unheld(promise: &Promise) -> [(u64, u64); 2] {
     let limit = &promise.grants[0].limits[0];
-    let Bound::Queue { unheld_in_period, unheld_in_second, .. } = limit.bound else { return promised(promise) };
+    let AdmissionBound::Queue { unheld_in_period, unheld_in_second, .. } = limit.bound else {
+        return promised(promise);
+    };
     [(limit.quota.period_ns(), unheld_in_period.total()), (S_NS, unheld_in_second.total())]
 }
 
-fn a_rule() -> impl Strategy<Value = RuleBuilder> {
+fn any_rule() -> impl Strategy<Value = RuleBuilder> {
     let windows = prop_oneof![
         Just(AlgorithmKind::FixedWindow),
         Just(AlgorithmKind::SlidingWindowCounter),
@@ -85,28 +90,28 @@ fn a_rule() -> impl Strategy<Value = RuleBuilder> {
 
 proptest! {
     #[test]
-    fn no_more_passes_than_is_promised(
-        rule in a_rule(),
+    fn admissions_never_exceed_the_promise(
+        rule in any_rule(),
         pauses_ms in prop::collection::vec(prop_oneof![Just(0_u64), 0..30_u64, 0..1_500_u64], 1..120),
     ) {
         let policy = policy(rule);
-        let (answers, departures) = passed_ns(&policy, &pauses_ms);
+        let (decisions, departures) = admitted_ns(&policy, &pauses_ms);
         let promise = &promises(&policy)[0];
         for (span_ns, most) in promised(promise) {
-            let passed = most_in(span_ns, &departures);
-            prop_assert!(passed <= most, "{passed} in {span_ns} ns, and {most} are promised");
+            let admitted = most_in(span_ns, &departures);
+            prop_assert!(admitted <= most, "{admitted} in {span_ns} ns exceed the promise of {most}");
         }
-        // Over RESP and Envoy nobody waits.
+        // RESP and gRPC do not delay requests.
         for (span_ns, most) in promised_unheld(promise) {
-            let passed = most_in(span_ns, &answers);
-            prop_assert!(passed <= most, "{passed} in {span_ns} ns unheld, and {most} are promised");
+            let admitted = most_in(span_ns, &decisions);
+            prop_assert!(admitted <= most, "{admitted} in {span_ns} ns without delays exceed the promise of {most}");
         }
     }
 }
 
 #[test]
-fn what_is_promised_is_reached_where_it_is_exact() {
-    // All at once, with two warnings; and a full bucket, then what comes back in its period.
+fn exact_promises_are_reached() {
+    // All at once, with two warnings; and a full bucket, then its refill within the period.
     for (rule, pauses_ms) in [
         (
             rule("r").limit("3/2s").algorithm(AlgorithmKind::SlidingWindowLog).on_limit(
@@ -120,37 +125,38 @@ fn what_is_promised_is_reached_where_it_is_exact() {
     ] {
         let policy = policy(rule);
         let [(period_ns, in_period), _] = promised(&promises(&policy)[0]);
-        let reached = most_in(period_ns, &passed_ns(&policy, &pauses_ms).1);
-        // Of a bucket the last token comes back at the very end of a period, which does not belong to it.
+        let reached = most_in(period_ns, &admitted_ns(&policy, &pauses_ms).1);
+        // The last token of a bucket is refilled at the very end of the period, which is exclusive.
         assert!(reached == in_period || reached + 1 == in_period, "{reached} of {in_period}");
     }
 }
 
 #[test]
-fn unheld_queue_lets_pass_what_is_promised_and_no_more() {
-    // One every 200 ms, ten places: ten at once, then one whenever a place is free, for a second.
+fn queue_without_delays_admits_no_more_than_promised() {
+    // One every 200 ms, 10 slots: 10 at once, then one whenever a slot is free, for a second.
     let policy = policy(rule("r").limit("5/s").queue(10, Duration::from_secs(9)));
     let pauses_ms: Vec<u64> = [0; 40].into_iter().chain([1; 1_100]).collect();
-    let (answers, departures) = passed_ns(&policy, &pauses_ms);
+    let (decisions, departures) = admitted_ns(&policy, &pauses_ms);
     let [(_, held), _] = promised(&promises(&policy)[0]);
     let [(_, unheld), _] = promised_unheld(&promises(&policy)[0]);
     assert_eq!((held, unheld), (6, 15));
-    assert_eq!(most_in(1, &answers), 10);
-    // The last place comes free at the very end of the second, which does not belong to it.
-    assert_eq!((most_in(S_NS, &departures), most_in(S_NS, &answers)), (5, 14));
+    assert_eq!(most_in(1, &decisions), 10);
+    // The last slot is free at the very end of the second, which is exclusive.
+    assert_eq!((most_in(S_NS, &departures), most_in(S_NS, &decisions)), (5, 14));
 }
 
 #[test]
-fn as_many_are_under_way_at_once_as_permits_and_warnings_are_promised() {
+fn concurrent_admissions_equal_permits_plus_warnings() {
     let policy = policy(rule("r").concurrency(2).on_limit(2, Duration::from_secs(60), None));
     let clock = ManualClock::at(START_NS);
-    let limiter = Limiter::in_memory(&policy, clock.clone()).unwrap();
-    let Bound::AtOnce { permits, warned: Some(warned), .. } = promises(&policy)[0].grants[0].limits[0].bound else {
-        panic!("it limits an instant")
+    let limiter = Limiter::with_clock(&policy, clock.clone()).unwrap();
+    let AdmissionBound::AtOnce { permits, warned: Some(warned), .. } = promises(&policy)[0].grants[0].limits[0].bound
+    else {
+        panic!("a concurrency rule has permits")
     };
     let mut held = Vec::new();
     for _ in 0..20 {
-        clock.advance(S_NS);
+        clock.advance(Duration::from_secs(1));
         held.extend(limiter.permit(&Request::from_peer(None)).ok());
     }
     assert_eq!(held.len() as u64, permits + warned.first);

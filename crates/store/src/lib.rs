@@ -1,4 +1,5 @@
-//! Where tollgate keeps state: in memory, exact, bounded, shared by all threads.
+//! Stores for rate limit state. [`MemoryStore`] is exact, bounded and shared by all threads of a process; [`Store`] is
+//! the interface of all stores.
 //!
 //! ```
 //! use tollgate_store::{MemoryStore, Quota};
@@ -10,7 +11,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Time is in nanoseconds throughout: the delays and times of a [`Decision`] too.
+//! All times are in nanoseconds, including the delays and times of a [`Decision`].
 
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
@@ -30,18 +31,18 @@ pub use limit::key::{Key, KeyHasher, ShortText};
 pub use limit::options::{LimitOptions, OnFailure, Refusals};
 pub use limit::{Limit, LimitError};
 pub use memory::options::{BuildError, Capacity, MemoryOptions, WhenFull};
-pub use memory::{DecisionPlace, MemoryStore, Stats};
+pub use memory::{DecisionSlot, MemoryStore, Stats};
 #[cfg(not(loom))]
-pub use snapshot::{RestoreError, Restored, Written};
-pub use store::charge::{Charge, KeyHash, Mode, shadow_groups};
-pub use store::outcome::{Asked, Outcome, Source};
+pub use snapshot::{RestoreError, RestoreSummary, SnapshotSummary};
+pub use store::charge::{Charge, ChargeMode, KeyHash, shadow_groups};
+pub use store::outcome::{DecidedCharges, Outcome, Source};
 pub use store::overrides::{ChangeError, MAX_OVERRIDES, SharedOverrides, StoredOverride};
-pub use store::receipt::Receipt;
+pub use store::receipt::ChargeReceipt;
 pub use store::{BoxFuture, Store, StoreAdmin};
 pub use tollgate_core::{
-    AlgorithmKind, Decision, ParseRateError, Queue, Quota, QuotaError, Rate, RateError, Settled, Verdict,
+    AlgorithmKind, ChargeVerdict, Decision, ParseRateError, Queue, Quota, QuotaError, Rate, RateError, Settlement,
 };
 #[cfg(feature = "tokio")]
 pub use wait::timer::TokioTimer;
 pub use wait::timer::{ManualSleep, Timer};
-pub use wait::{Acquired, NotAcquired, Wait};
+pub use wait::{AcquireError, Acquired, Wait};

@@ -1,4 +1,4 @@
-//! The primitives the tables stand on, so that loom can take their place.
+//! Synchronisation primitives of the tables, replaced by those of loom in model checks.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -11,8 +11,8 @@ pub(crate) use std::sync::{
     atomic::{AtomicU8, AtomicUsize, Ordering},
 };
 
-/// Locks, whatever became of an earlier holder: what a lock guards here is
-/// consistent after every step, and a limiter must not stop for a panic elsewhere.
+/// Locks a mutex, even if it is poisoned. The data under the locks of this crate is consistent after every step, and a
+/// limiter must not stop because of a panic elsewhere.
 #[cfg(not(loom))]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -23,7 +23,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> loom::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks for reading, whatever became of an earlier holder.
+/// Locks for reading, even if the lock is poisoned.
 #[cfg(not(loom))]
 pub(crate) fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -34,7 +34,7 @@ pub(crate) fn read<T>(lock: &RwLock<T>) -> loom::sync::RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks for writing, whatever became of an earlier holder.
+/// Locks for writing, even if the lock is poisoned.
 #[cfg(not(loom))]
 pub(crate) fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -1,22 +1,24 @@
-//! A batch decides as if its charges came one after the other.
+//! A batch decides like its charges one after the other.
 
 #![allow(clippy::unwrap_used)]
 
 mod quotas;
+
+use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use quotas::{any_cost, any_tight_quota, cases};
 use tollgate_store::{Capacity, ManualClock, MemoryOptions, MemoryStore, Quota, WhenFull};
 
-/// Small, because every case has a store of its own.
+/// Small, because every case has its own store.
 const SMALL: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(1_000), when_full: WhenFull::RefuseNew };
 
 /// The batches, each after a pause: for each charge the limit, the key and the cost.
 type Batches = Vec<(u64, Vec<(usize, u64, u64)>)>;
 
 fn any_batches() -> impl Strategy<Value = Batches> {
-    // Longer than what is fetched ahead, with keys that come again.
+    // Longer than the prefetch distance, with keys that recur.
     let batch = vec((0_usize..3, 0_u64..6, any_cost()), 0..40);
     vec((prop_oneof![Just(0), 1_u64..3_000_000], batch), 1..5)
 }
@@ -25,7 +27,7 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn a_batch_answers_what_single_checks_answer(quotas in vec(any_tight_quota(), 3), batches in any_batches()) {
+    fn batch_returns_the_decisions_of_single_checks(quotas in vec(any_tight_quota(), 3), batches in any_batches()) {
         let clock = ManualClock::at(1 << 60);
         let stores = [(), ()].map(|()| MemoryStore::with(SMALL, clock.clone()).unwrap());
         let [by_batch, by_one] = stores.each_ref().map(|store| {
@@ -34,7 +36,7 @@ proptest! {
         });
         let mut decisions = Vec::new();
         for (pause_ns, batch) in batches {
-            clock.advance(pause_ns);
+            clock.advance(Duration::from_nanos(pause_ns));
             let charges: Vec<_> =
                 batch.iter().map(|(limit, key, cost)| stores[0].charge(&by_batch[*limit], key, *cost)).collect();
             stores[0].check_batch(&charges, &mut decisions);
@@ -46,7 +48,7 @@ proptest! {
 }
 
 #[test]
-fn an_empty_batch_leaves_no_answers_of_the_one_before() {
+fn empty_batch_clears_earlier_decisions() {
     let store = MemoryStore::with(SMALL, ManualClock::at(1 << 60)).unwrap();
     let limit = store.limit("all", Quota::token_bucket("5/s".parse().unwrap()).unwrap()).unwrap();
     let mut decisions = Vec::new();

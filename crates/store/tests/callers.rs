@@ -1,12 +1,12 @@
-//! Keys whose quotas callers choose live apart: they free no key of the policy,
-//! use up none of its quotas, and take a bounded part of the store.
+//! Keys whose quotas callers choose are separate: they evict no key of the policy, use none of its quota tags, and take
+//! a bounded part of the store.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::time::Duration;
 
 use tollgate_store::{
-    Capacity, Limit, LimitError, ManualClock, MemoryOptions, MemoryStore, Quota, Rate, Verdict, WhenFull,
+    Capacity, ChargeVerdict, Limit, LimitError, ManualClock, MemoryOptions, MemoryStore, Quota, Rate, WhenFull,
 };
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -36,9 +36,9 @@ fn override_of(count: u64, period_s: u64) -> Quota {
 }
 
 #[test]
-fn a_flood_of_callers_keys_frees_no_key_of_the_policy() {
+fn flood_of_caller_keys_evicts_no_policy_key() {
     let clock = ManualClock::at(START_NS);
-    let store = store_of(10_000, WhenFull::EvictFullest, &clock);
+    let store = store_of(10_000, WhenFull::EvictLeastUsed, &clock);
     let day: Rate = "1/day".parse().unwrap();
     let rules = [Quota::token_bucket(day).unwrap(), Quota::fixed_window(day).unwrap()];
     let rules = rules.map(|quota| store.limit(&format!("{:?}", quota.kind()), quota).unwrap());
@@ -60,9 +60,9 @@ fn a_flood_of_callers_keys_frees_no_key_of_the_policy() {
 }
 
 #[test]
-fn callers_use_up_no_quotas_of_the_policy() {
+fn callers_use_no_quota_tags() {
     let clock = ManualClock::at(START_NS);
-    let store = store_of(1_000, WhenFull::EvictFullest, &clock);
+    let store = store_of(1_000, WhenFull::EvictLeastUsed, &clock);
     for count in 1..=10_000 {
         let limit = of_caller(&store, quota(count, 60, 10_000));
         assert_eq!(store.check(&limit, "one", 1).remaining, 10_000 - count);
@@ -72,10 +72,10 @@ fn callers_use_up_no_quotas_of_the_policy() {
 
 /// 102 bytes for each of half as many keys as the store has entries.
 #[test]
-fn callers_keys_take_a_stated_part_of_the_store() {
+fn caller_keys_take_the_documented_share_of_memory() {
     const ENTRIES: usize = 100_000;
     let clock = ManualClock::at(START_NS);
-    let store = store_of(ENTRIES, WhenFull::EvictFullest, &clock);
+    let store = store_of(ENTRIES, WhenFull::EvictLeastUsed, &clock);
     let limit = of_caller(&store, quota(1, YEAR_S, 10));
     for key in 0..3 * ENTRIES as u64 {
         store.check(&limit, &key, 1);
@@ -85,11 +85,11 @@ fn callers_keys_take_a_stated_part_of_the_store() {
     assert!(stats.live_keys >= ENTRIES / 2, "{stats:?}");
 }
 
-/// Memory is taken as keys come, and what was counted stays while the table grows.
+/// Memory is taken as keys arrive, and counts are kept while the table grows.
 #[test]
-fn few_keys_of_callers_take_little_and_growing_forgets_nothing() {
+fn caller_table_starts_small_and_keeps_counts_when_growing() {
     let clock = ManualClock::at(START_NS);
-    let store = store_of(1_000_000, WhenFull::EvictFullest, &clock);
+    let store = store_of(1_000_000, WhenFull::EvictLeastUsed, &clock);
     let limit = of_caller(&store, quota(1, YEAR_S, 1));
     let mut bytes = Vec::new();
     for keys in [1_000_u64, 100_000, 300_000] {
@@ -104,41 +104,41 @@ fn few_keys_of_callers_take_little_and_growing_forgets_nothing() {
 }
 
 #[test]
-fn the_key_of_a_caller_that_was_asked_about_longest_ago_makes_room() {
+fn least_recently_used_caller_key_is_evicted() {
     let clock = ManualClock::at(START_NS);
-    // All keys meet in one part of the table.
-    let store = store_of(80, WhenFull::EvictFullest, &clock);
+    // All keys collide in one part of the table.
+    let store = store_of(80, WhenFull::EvictLeastUsed, &clock);
     let (short, long) = (of_caller(&store, quota(1, 3_600, 1)), of_caller(&store, quota(1, YEAR_S, 1)));
     let keys: Vec<String> = (0..64).map(|key| format!("k{key}")).collect();
     for (at, key) in keys.iter().enumerate() {
-        clock.advance(1);
-        // A year is no better than an hour.
+        clock.advance(Duration::from_nanos(1));
+        // A period of a year is no advantage over an hour.
         assert!(store.check(if at % 2 == 0 { &long } else { &short }, key.as_str(), 1).is_allowed());
     }
-    // A refusal is asked about, too.
-    clock.advance(1);
+    // A refusal counts as a use, too.
+    clock.advance(Duration::from_nanos(1));
     assert!(!store.check(&long, "k0", 1).is_allowed());
     for new in 0..63_u64 {
-        clock.advance(1);
+        clock.advance(Duration::from_nanos(1));
         assert!(store.check(&short, &new, 1).is_allowed());
     }
-    assert_eq!(store.peek(&long, "k0").remaining, 0, "it was asked about after all the others");
+    assert_eq!(store.peek(&long, "k0").remaining, 0, "it was used after all the others");
     let forgotten = keys.iter().filter(|key| store.peek(&long, key.as_str()).remaining == 1).count();
     assert_eq!(forgotten, 63);
 }
 
-/// One flood with a long period costs those who come later nothing.
+/// A flood with long periods costs later keys nothing.
 #[test]
-fn keys_that_come_after_a_flood_of_long_periods_are_limited() {
+fn keys_after_a_flood_of_long_periods_are_limited() {
     let clock = ManualClock::at(START_NS);
-    let store = store_of(10_000, WhenFull::EvictFullest, &clock);
+    let store = store_of(10_000, WhenFull::EvictLeastUsed, &clock);
     let (year, brief) = (of_caller(&store, quota(1, YEAR_S, 10)), of_caller(&store, quota(1, 60, 1)));
     for key in 0..50_000_u64 {
         store.check(&year, &key, 10);
     }
     let keys: Vec<String> = (0..2_000).map(|key| format!("later-{key}")).collect();
     for key in &keys {
-        clock.advance(1);
+        clock.advance(Duration::from_nanos(1));
         assert!(store.check(&brief, key.as_str(), 1).is_allowed());
     }
     let freed = keys.iter().filter(|key| store.check(&brief, key.as_str(), 1).is_allowed()).count();
@@ -146,21 +146,22 @@ fn keys_that_come_after_a_flood_of_long_periods_are_limited() {
 }
 
 #[test]
-fn where_new_keys_are_refused_those_of_callers_are_too_and_the_policys_have_room() {
+fn full_caller_table_refuses_new_keys_and_leaves_the_policy_space() {
     let clock = ManualClock::at(START_NS);
     let store = store_of(1_000, WhenFull::RefuseNew, &clock);
     let (rule, limit) = (store.limit("rule", quota(1, 60, 1)).unwrap(), of_caller(&store, quota(1, YEAR_S, 1)));
-    let refused = (0..5_000_u64).filter(|key| store.check(&limit, key, 1).verdict == Verdict::NoRoom).count();
+    let refused =
+        (0..5_000_u64).filter(|key| store.check(&limit, key, 1).verdict == ChargeVerdict::Unavailable).count();
     assert!(refused > 4_000, "{refused}");
     assert!(store.check(&rule, "new", 1).is_allowed());
     assert_eq!(store.stats().caller_evictions, 0);
 }
 
-/// The same quotas in the same order, under the policy and brought by a caller.
+/// The same quotas in the same order, under the policy and from a caller.
 #[test]
-fn a_caller_is_answered_as_a_limit_of_the_policy_would_be() {
+fn caller_limit_decides_like_a_policy_limit() {
     let clock = ManualClock::at(START_NS);
-    let store = store_of(1_000, WhenFull::EvictFullest, &clock);
+    let store = store_of(1_000, WhenFull::EvictLeastUsed, &clock);
     let quotas = [quota(1, 60, 10), quota(2, 60, 20), quota(7, 77, 30), quota(1_000, 1, 20), quota(3, 7, 1)];
     let limits = quotas.map(|quota| (store.limit(SCOPE, quota).unwrap(), of_caller(&store, quota)));
     let windows = [override_of(5, 60), override_of(50, 60)];
@@ -174,15 +175,15 @@ fn a_caller_is_answered_as_a_limit_of_the_policy_would_be() {
         let cost = bits / 32 % scale;
         assert_eq!(store.check(rule, &key, cost), store.check(brought, &key, cost), "step {step}");
         if bits % 16 == 0 {
-            clock.advance(bits % 30 * SECOND_NS);
+            clock.advance(Duration::from_secs(bits % 30));
         }
     }
 }
 
 #[test]
-fn threads_that_bring_different_quotas_for_one_key_share_one_budget() {
+fn threads_with_different_quotas_for_one_key_share_one_budget() {
     let clock = ManualClock::at(START_NS);
-    let store = store_of(1_000, WhenFull::EvictFullest, &clock);
+    let store = store_of(1_000, WhenFull::EvictLeastUsed, &clock);
     let passed: usize = std::thread::scope(|scope| {
         let store = &store;
         let brings = |thread: u64| {
@@ -198,8 +199,8 @@ fn threads_that_bring_different_quotas_for_one_key_share_one_budget() {
 }
 
 #[test]
-fn quotas_that_an_entry_cannot_carry_are_not_for_callers() {
-    let store = store_of(100, WhenFull::EvictFullest, &ManualClock::at(START_NS));
+fn quotas_that_do_not_fit_an_entry_are_rejected_for_callers() {
+    let store = store_of(100, WhenFull::EvictLeastUsed, &ManualClock::at(START_NS));
     let rate: Rate = "5/min".parse().unwrap();
     let others = [
         Quota::token_bucket(rate).unwrap(),
@@ -217,14 +218,14 @@ fn quotas_that_an_entry_cannot_carry_are_not_for_callers() {
 fn restarted(store: &Store, clock: &ManualClock) -> Store {
     let mut written = Vec::new();
     store.write_snapshot(START_NS, &mut written).unwrap();
-    let options = MemoryOptions { capacity: Capacity::Entries(1_000), when_full: WhenFull::EvictFullest };
+    let options = MemoryOptions { capacity: Capacity::Entries(1_000), when_full: WhenFull::EvictLeastUsed };
     MemoryStore::restore(options, clock.clone(), START_NS, &mut &*written).unwrap().0
 }
 
 #[test]
-fn a_snapshot_keeps_the_keys_of_callers_apart() {
+fn snapshot_keeps_caller_keys_separate() {
     let clock = ManualClock::at(START_NS);
-    let store = store_of(1_000, WhenFull::EvictFullest, &clock);
+    let store = store_of(1_000, WhenFull::EvictLeastUsed, &clock);
     let (bucket, window) = (quota(7, 77, 30), override_of(9, 60));
     store.check(&of_caller(&store, bucket), "a", 4);
     store.check(&store.caller_limit(":o", window).unwrap(), "a", 4);
@@ -235,21 +236,21 @@ fn a_snapshot_keeps_the_keys_of_callers_apart() {
         assert_eq!(store.peek(&store.caller_limit(":o", window).unwrap(), "a").remaining, 5, "{generation}");
         assert_eq!(store.peek(&store.limit(SCOPE, bucket).unwrap(), "a").remaining, 29, "{generation}");
         let again = store.check(&of_caller(&store, quota(2, 60, 20)), "a", 1);
-        assert_eq!(again.remaining, 15, "another quota goes on from there");
+        assert_eq!(again.remaining, 15, "another quota continues from there");
     }
 }
 
-/// Takes what is written, and lets more keys come meanwhile.
-struct WhileKeysCome<'a> {
+/// A writer that collects the snapshot and adds keys meanwhile.
+struct AddKeysWhileWriting<'a> {
     written: Vec<u8>,
     store: &'a Store,
     limit: &'a Limit,
     next_key: u64,
 }
 
-impl std::io::Write for WhileKeysCome<'_> {
+impl std::io::Write for AddKeysWhileWriting<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // No more than there is room for.
+        // No more than the table holds.
         let keys = self.next_key..(self.next_key + 10_000).min(250_000);
         for key in keys.clone() {
             self.store.check(self.limit, &key, 1);
@@ -265,28 +266,28 @@ impl std::io::Write for WhileKeysCome<'_> {
 }
 
 #[test]
-fn a_snapshot_of_a_table_that_grows_meanwhile_has_every_key_from_before() {
+fn snapshot_of_a_growing_table_has_every_earlier_key() {
     const KEYS: u64 = 30_000;
     let clock = ManualClock::at(START_NS);
-    let store = store_of(1_000_000, WhenFull::EvictFullest, &clock);
+    let store = store_of(1_000_000, WhenFull::EvictLeastUsed, &clock);
     let limit = of_caller(&store, quota(1, YEAR_S, 1));
     assert!((0..KEYS).all(|key| store.check(&limit, &key, 1).is_allowed()));
-    let mut to = WhileKeysCome { written: Vec::new(), store: &store, limit: &limit, next_key: KEYS };
+    let mut to = AddKeysWhileWriting { written: Vec::new(), store: &store, limit: &limit, next_key: KEYS };
     store.write_snapshot(START_NS, &mut to).unwrap();
     assert!(to.next_key > 5 * KEYS, "{} keys came meanwhile", to.next_key - KEYS);
     assert_eq!(store.stats().caller_evictions, 0);
-    let options = MemoryOptions { capacity: Capacity::Entries(1_000_000), when_full: WhenFull::EvictFullest };
+    let options = MemoryOptions { capacity: Capacity::Entries(1_000_000), when_full: WhenFull::EvictLeastUsed };
     let restored = MemoryStore::restore(options, clock.clone(), START_NS, &mut &*to.written).unwrap().0;
     let limit = of_caller(&restored, quota(1, YEAR_S, 1));
     let freed = (0..KEYS).filter(|key| restored.check(&limit, key, 1).is_allowed()).count();
     assert_eq!((freed, restored.stats().caller_evictions), (0, 0));
 }
 
-/// The version before counted callers' keys among those of the rules.
+/// The previous version counted callers' keys among those of the rules.
 #[test]
-fn keys_of_callers_go_on_from_a_snapshot_that_has_them_among_the_others() {
+fn caller_keys_continue_from_a_snapshot_that_has_them_among_the_others() {
     let clock = ManualClock::at(START_NS);
-    let before = store_of(1_000, WhenFull::EvictFullest, &clock);
+    let before = store_of(1_000, WhenFull::EvictLeastUsed, &clock);
     let (bucket, window) = (quota(1, 60, 30), override_of(9, 60));
     before.check(&before.limit(SCOPE, bucket).unwrap(), "a", 4);
     before.check(&before.limit(SCOPE, bucket).unwrap(), "b", 4);
@@ -297,17 +298,17 @@ fn keys_of_callers_go_on_from_a_snapshot_that_has_them_among_the_others() {
     assert_eq!(store.check(&limit, "a", 1).remaining, 25);
     assert_eq!(store.check(&limit, "a", 1).remaining, 24);
     assert_eq!(store.check(&limit_of_window, "a", 1).remaining, 4);
-    // One that was not asked about meanwhile goes on after another restart.
+    // A key that was not used meanwhile survives another restart.
     let store = restarted(&store, &clock);
     let limit = of_caller(&store, bucket);
     assert_eq!(store.peek(&limit, "a").remaining, 24);
     assert_eq!(store.check(&limit, "b", 1).remaining, 25);
 }
 
-/// It is no test: it prints what a check takes, in nanoseconds. For a release build.
+/// A measurement, not a test: prints the time of a check in nanoseconds. For a release build.
 #[test]
 #[ignore = "a measurement"]
-fn nanoseconds_a_check_of_a_callers_key_and_of_a_rules() {
+fn print_check_time_of_caller_and_rule_keys() {
     const CHECKS: u64 = 3_000_000;
     let store = MemoryStore::with(MemoryOptions::default(), tollgate_store::RealClock::new()).unwrap();
     let (rate, long) = (quota(1_000_000, 1, 1_000_000), quota(1, YEAR_S, 10));

@@ -1,8 +1,10 @@
-//! What is given back without a receipt is never more than was used.
+//! A refund without a receipt never exceeds the used amount.
 
 #![allow(clippy::unwrap_used)]
 
 mod quotas;
+
+use std::time::Duration;
 
 use proptest::prelude::*;
 use quotas::{any_tight_bucket, any_tight_window, cases};
@@ -19,7 +21,7 @@ fn rate(text: &str) -> Rate {
 }
 
 #[test]
-fn a_credit_gives_back_what_was_used_and_no_more() {
+fn credit_refunds_at_most_what_was_used() {
     let ten = rate("10/min");
     for quota in [
         Quota::token_bucket(ten).unwrap(),
@@ -31,7 +33,7 @@ fn a_credit_gives_back_what_was_used_and_no_more() {
         let store = store();
         let limit = store.limit("all", quota).unwrap();
         store.credit(&limit, "ann", 3);
-        assert_eq!(store.peek(&limit, "ann").remaining, 10, "{quota:?}: nobody has more than everything");
+        assert_eq!(store.peek(&limit, "ann").remaining, 10, "{quota:?}: no key has more than its limit");
         assert!(store.check(&limit, "ann", 5).is_allowed());
         store.credit(&limit, "ann", 3);
         assert_eq!(store.peek(&limit, "ann").remaining, 8, "{quota:?}");
@@ -41,9 +43,9 @@ fn a_credit_gives_back_what_was_used_and_no_more() {
     }
 }
 
-/// Negative hits are of no particular charge: how many charges it were does not matter.
+/// Negative hits refer to no particular charge: the number of charges does not matter.
 #[test]
-fn credits_take_back_as_much_as_asked_across_charges() {
+fn credits_refund_across_charges() {
     let ten = rate("10/min");
     for quota in [
         Quota::fixed_window(ten).unwrap(),
@@ -55,7 +57,7 @@ fn credits_take_back_as_much_as_asked_across_charges() {
         let limit = store.limit("all", quota).unwrap();
         for cost in [1, 3, 1, 1, 2] {
             assert!(store.check(&limit, "ann", cost).is_allowed());
-            clock.advance(1_000_000_000);
+            clock.advance(Duration::from_secs(1));
         }
         store.credit(&limit, "ann", 5);
         assert_eq!(store.peek(&limit, "ann").remaining, 7, "{quota:?}");
@@ -71,32 +73,32 @@ fn credits_under_a_log_take_the_newest_charges_first() {
     let limit = store.limit("all", Quota::sliding_window_log(rate("10/min")).unwrap()).unwrap();
     for cost in [2, 3, 4] {
         assert!(store.check(&limit, "ann", cost).is_allowed());
-        clock.advance(10_000_000_000);
+        clock.advance(Duration::from_secs(10));
     }
     store.credit(&limit, "ann", 5);
     // 2 of the first and 2 of the second charge are left.
-    clock.advance(30_000_000_000);
+    clock.advance(Duration::from_secs(30));
     assert_eq!(store.peek(&limit, "ann").remaining, 8);
-    clock.advance(10_000_000_000);
+    clock.advance(Duration::from_secs(10));
     assert_eq!(store.peek(&limit, "ann").remaining, 10);
 }
 
-/// What the previous window still counts is used, too.
+/// The counted part of the previous window is used, too.
 #[test]
 fn credits_under_a_counter_reach_into_the_previous_window() {
     let clock = ManualClock::at(START_NS - START_NS % 60_000_000_000 + 59_000_000_000);
     let store = MemoryStore::with(MemoryOptions::default(), clock.clone()).unwrap();
     let limit = store.limit("all", Quota::sliding_window_counter(rate("10/min")).unwrap()).unwrap();
     assert!(store.check(&limit, "ann", 8).is_allowed());
-    clock.advance(1_000_000_000);
+    clock.advance(Duration::from_secs(1));
     assert!(store.check(&limit, "ann", 1).is_allowed());
     store.credit(&limit, "ann", 9);
     assert_eq!(store.peek(&limit, "ann").remaining, 10);
 }
 
-/// Whoever holds a permit, or was promised a place, keeps it.
+/// Held permits and reservations are kept.
 #[test]
-fn permits_and_promised_places_are_not_given_back() {
+fn credits_keep_permits_and_reservations() {
     let store = store();
     let permits = store.limit("slots", Quota::concurrency(1, None).unwrap()).unwrap();
     let (_, _held) = store.check_with_receipt(&permits, "ann", 1);
@@ -113,9 +115,9 @@ fn permits_and_promised_places_are_not_given_back() {
 proptest! {
     #![proptest_config(cases(200))]
 
-    /// At one moment nobody gets more than the limit and what was given back.
+    /// At one moment no more than the limit plus the refunds is admitted.
     #[test]
-    fn nothing_is_minted(
+    fn concurrent_credits_create_no_quota(
         quota in prop_oneof![any_tight_bucket(), any_tight_window()],
         steps in prop::collection::vec((any::<bool>(), 1_u64..4), 1..60),
     ) {

@@ -1,4 +1,4 @@
-//! Different keys are counted apart, however they are put together.
+//! Different keys are counted separately, however they are composed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use quotas::cases;
 use tollgate_store::{Capacity, Key, KeyHasher, Limit, ManualClock, MemoryOptions, MemoryStore, Quota, WhenFull};
 
-/// Small, because every case has a store of its own.
+/// Small, because every case has its own store.
 const SMALL: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(1_000), when_full: WhenFull::RefuseNew };
 
-/// A part of a key, as callers give them.
+/// A part of a key, as callers pass it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
@@ -67,24 +67,24 @@ proptest! {
     }
 
     #[test]
-    fn parts_cut_at_another_place_are_another_key(text in "[a-c]{1,12}", first in any::<prop::sample::Index>(), second in any::<prop::sample::Index>()) {
+    fn parts_split_elsewhere_are_another_key(text in "[a-c]{1,12}", first in any::<prop::sample::Index>(), second in any::<prop::sample::Index>()) {
         let [one, other] = [first, second].map(|cut| text.split_at(cut.index(text.len() + 1)));
         let (store, limit) = setting(bucket());
         store.check(&limit, &one, 5);
         prop_assert_eq!(store.peek(&limit, &other).remaining, if one == other { 0 } else { 5 });
-        // What the parts make together, as one part or with a third, is yet another key.
+        // The joined text of the parts, as one part or with a third, is another key.
         prop_assert_eq!(store.peek(&limit, text.as_str()).remaining, 5);
         prop_assert_eq!(store.peek(&limit, &(one.0, one.1, "")).remaining, 5);
     }
 }
 
 #[test]
-fn a_number_is_no_text_and_an_address_is_its_own_kind_of_key() {
+fn numbers_texts_and_addresses_are_different_keys() {
     let (store, limit) = setting(bucket());
     let (v4, v6) = (Ipv4Addr::new(97, 98, 99, 100), Ipv6Addr::LOCALHOST);
     store.check(&limit, &v4, 5);
     store.check(&limit, &7_u64, 5);
-    assert_eq!(store.peek(&limit, &IpAddr::V4(v4)).remaining, 0, "the same address, told otherwise");
+    assert_eq!(store.peek(&limit, &IpAddr::V4(v4)).remaining, 0, "the same address in another form");
     assert_eq!(store.peek(&limit, &IpAddr::V6(v6)).remaining, 5);
     assert_eq!(store.peek(&limit, "7").remaining, 5);
     assert_eq!(store.peek(&limit, &()).remaining, 5);
@@ -102,7 +102,7 @@ fn the_same_key_in_different_forms_is_one_key() {
 }
 
 #[test]
-fn scopes_count_apart_and_one_scope_under_two_limits_together() {
+fn scopes_count_separately_and_limits_of_one_scope_together() {
     let (store, login) = setting(bucket());
     let api = store.limit("api", bucket()).unwrap();
     let again = store.limit("all", bucket()).unwrap();

@@ -1,11 +1,11 @@
-//! A limit that changes while it is in use: nothing is minted, and a client is admitted when it was told it would be.
+//! A limit that changes while it is in use creates no quota, and a client is admitted at the reported retry time.
 
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 
 use tollgate_store::{
-    AlgorithmKind, Capacity, Decision, Limit, ManualClock, MemoryOptions, MemoryStore, Mode, Queue, Quota, Rate,
+    AlgorithmKind, Capacity, ChargeMode, Decision, Limit, ManualClock, MemoryOptions, MemoryStore, Queue, Quota, Rate,
 };
 
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -48,34 +48,38 @@ fn limit(store: &Store, kind: AlgorithmKind, rate: &str) -> Limit {
     store.limit("rule", quota(kind, rate)).unwrap()
 }
 
-/// A check as the limiter makes it: together with what else the request is charged.
+/// A check as the limiter makes it: together with other charges of the request.
 fn joint(store: &Store, limit: &Limit, cost: u64) -> Decision {
     let mut decisions = Vec::new();
     store.check_all(&[store.charge(limit, "ann", cost)], &mut decisions);
     decisions[0]
 }
 
-/// Asks again and again until the time that the first refusal told, and again then.
-fn assert_admits_when_told(clock: &ManualClock, mut ask: impl FnMut() -> Decision, what: &str) {
+/// Retries until the time that the first refusal reported, and again then.
+fn assert_admits_at_the_reported_time(clock: &ManualClock, mut ask: impl FnMut() -> Decision, what: &str) {
     let first = ask();
-    let told = first.retry_after().unwrap_or_else(|| panic!("{what}: not refused: {first:?}"));
+    let retry_after = first.retry_after().unwrap_or_else(|| panic!("{what}: not refused: {first:?}"));
     for _ in 0..4 {
-        clock.advance(told / 5);
-        assert!(!ask().is_allowed(), "{what}: admitted before the time that was told");
+        clock.advance(Duration::from_nanos(retry_after / 5));
+        assert!(!ask().is_allowed(), "{what}: admitted before the reported time");
     }
-    clock.advance(told - told / 5 * 4);
-    assert!(ask().is_allowed(), "{what}: refused after {told} ns, when it was told to come back");
+    clock.advance(Duration::from_nanos(retry_after - retry_after / 5 * 4));
+    assert!(ask().is_allowed(), "{what}: refused after {retry_after} ns, the reported time");
 }
 
 #[test]
-fn changed_limit_admits_when_it_told_although_it_was_asked_before() {
+fn changed_limit_admits_at_the_reported_time_despite_earlier_retries() {
     for kind in FAMILIES {
         for (before, after) in [("100 per 20s", "10 per 2s"), ("900/h", "120/min"), ("100/min", "100/h")] {
             let clock = ManualClock::at(START_NS);
             let store = store_at(&clock);
             let (old, new) = (limit(&store, kind, before), limit(&store, kind, after));
             while joint(&store, &old, 1).is_allowed() {}
-            assert_admits_when_told(&clock, || joint(&store, &new, 1), &format!("{kind} {before} to {after}"));
+            assert_admits_at_the_reported_time(
+                &clock,
+                || joint(&store, &new, 1),
+                &format!("{kind} {before} to {after}"),
+            );
         }
     }
 }
@@ -94,12 +98,12 @@ fn rule_that_fits_is_carried_over_too_when_another_rule_refuses() {
         let charges = [store.charge(&full, "ann", 1), store.charge(&new, "ann", 1)];
         assert!(!store.check_all(&charges, &mut decisions));
         assert_eq!(decisions[1].remaining, expected, "refills at the new rate from the first check on");
-        clock.advance(10 * SECOND_NS);
+        clock.advance(Duration::from_secs(10));
     }
 }
 
 #[test]
-fn guard_under_a_changed_quota_ends_when_it_told() {
+fn guard_under_a_changed_quota_ends_at_the_reported_time() {
     let clock = ManualClock::at(START_NS);
     let store = store_at(&clock);
     let (old, new) =
@@ -107,11 +111,11 @@ fn guard_under_a_changed_quota_ends_when_it_told() {
     assert!(joint(&store, &old, 1).is_allowed());
     let mut decisions = Vec::new();
     let ask = || {
-        let charge = store.charge(&new, "ann", 1).with_mode(Mode::Guard);
+        let charge = store.charge(&new, "ann", 1).with_mode(ChargeMode::Guard);
         store.check_all(&[charge], &mut decisions);
         decisions[0]
     };
-    assert_admits_when_told(&clock, ask, "a guard");
+    assert_admits_at_the_reported_time(&clock, ask, "a guard");
 }
 
 #[test]
@@ -122,12 +126,12 @@ fn refusals_on_the_joint_path_follow_a_clock_that_went_back() {
         let limit = limit(&store, kind, "10 per 10s");
         while joint(&store, &limit, 1).is_allowed() {}
         clock.set(START_NS);
-        assert_admits_when_told(&clock, || joint(&store, &limit, 1), &format!("{kind} after a step back"));
+        assert_admits_at_the_reported_time(&clock, || joint(&store, &limit, 1), &format!("{kind} after a step back"));
     }
 }
 
 #[test]
-fn changed_algorithm_keeps_what_was_used() {
+fn changed_algorithm_keeps_the_used_amount() {
     for before in FAMILIES {
         for after in FAMILIES {
             let clock = ManualClock::at(START_NS);
@@ -138,13 +142,13 @@ fn changed_algorithm_keeps_what_was_used() {
             assert_eq!(store.peek(&new, "ann").remaining, 3, "{before} to {after}");
             assert_eq!(joint(&store, &new, 1).remaining, 2, "{before} to {after}");
             assert!(joint(&store, &new, 2).is_allowed());
-            assert_admits_when_told(&clock, || joint(&store, &new, 1), &format!("{before} to {after}"));
+            assert_admits_at_the_reported_time(&clock, || joint(&store, &new, 1), &format!("{before} to {after}"));
         }
     }
 }
 
 #[test]
-fn changed_algorithm_clamps_what_was_used_to_the_new_limit() {
+fn changed_algorithm_caps_the_used_amount_at_the_new_limit() {
     for before in FAMILIES {
         for after in FAMILIES {
             let clock = ManualClock::at(START_NS);
@@ -155,7 +159,7 @@ fn changed_algorithm_clamps_what_was_used_to_the_new_limit() {
             let refused = joint(&store, &new, 1);
             assert_eq!((refused.limit, refused.remaining), (60, 0), "{before} to {after}");
             assert!(refused.retry_after().unwrap() <= 120 * SECOND_NS, "{before} to {after}: {refused:?}");
-            assert_admits_when_told(&clock, || joint(&store, &new, 1), &format!("{before} to {after}"));
+            assert_admits_at_the_reported_time(&clock, || joint(&store, &new, 1), &format!("{before} to {after}"));
         }
     }
 }
@@ -170,14 +174,14 @@ fn count_is_moved_to_the_new_algorithm_and_not_copied() {
         let new = limit(&store, after, "10/h");
         assert!(joint(&store, &new, 2).is_allowed());
         assert_eq!(store.stats().live_keys, 1, "{before} to {after}");
-        // Back again: what was used under both.
+        // Back again: the usage under both.
         assert_eq!(joint(&store, &old, 1).remaining, 3, "{before} to {after} and back");
         assert_eq!(store.peek(&new, "ann").remaining, 3, "{before} to {after} and back");
     }
 }
 
 #[test]
-fn receipts_from_before_another_algorithm_mint_nothing() {
+fn receipts_from_before_an_algorithm_change_create_no_quota() {
     for (before, after) in FAMILIES.into_iter().flat_map(|a| FAMILIES.into_iter().map(move |b| (a, b))) {
         let clock = ManualClock::at(START_NS);
         let store = store_at(&clock);
@@ -187,7 +191,7 @@ fn receipts_from_before_another_algorithm_mint_nothing() {
         let new = limit(&store, after, "10/h");
         assert!(joint(&store, &new, 2).is_allowed());
         store.refund(given_back.unwrap());
-        assert!(store.peek(&new, "ann").remaining <= 5, "{before} to {after}: at most the 3 given back");
+        assert!(store.peek(&new, "ann").remaining <= 5, "{before} to {after}: at most the 3 refunded");
         let before_settling = store.peek(&new, "ann").remaining;
         store.settle(settled.unwrap(), 5);
         assert_eq!(
@@ -222,16 +226,20 @@ fn restored_store_carries_counts_over_to_another_algorithm() {
         store.write_snapshot(START_NS, &mut file).unwrap();
         let (restored, _) = MemoryStore::restore(options(), clock.clone(), START_NS, &mut file.as_slice()).unwrap();
         let new = limit(&restored, after, "10/h");
-        assert_admits_when_told(&clock, || joint(&restored, &new, 1), &format!("{before} to {after}, restored"));
+        assert_admits_at_the_reported_time(
+            &clock,
+            || joint(&restored, &new, 1),
+            &format!("{before} to {after}, restored"),
+        );
     }
 }
 
 #[test]
-fn permits_and_rates_are_counted_apart() {
+fn permits_and_rates_are_counted_separately() {
     let store = store_at(&ManualClock::at(START_NS));
     let rate = limit(&store, AlgorithmKind::TokenBucket, "10/h");
     assert!(joint(&store, &rate, 10).is_allowed());
     let permits = store.limit("rule", Quota::concurrency(2, Some(Duration::from_secs(60))).unwrap()).unwrap();
-    assert!(joint(&store, &permits, 2).is_allowed(), "nothing is under way yet");
+    assert!(joint(&store, &permits, 2).is_allowed(), "nothing is in flight yet");
     assert!(!joint(&store, &rate, 1).is_allowed());
 }

@@ -1,6 +1,8 @@
-//! Another quota under the same scope takes over what was used, and nobody gains by the change.
+//! Another quota under the same scope takes over the used amount, and no client gains by the change.
 
 #![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
 
 use tollgate_store::{Limit, LimitError, ManualClock, MemoryOptions, MemoryStore, Quota, Rate};
 
@@ -16,7 +18,7 @@ fn bucket(store: &MemoryStore, rate: &str) -> Limit {
 }
 
 #[test]
-fn a_faster_quota_is_no_free_refill() {
+fn faster_quota_gives_no_free_refill() {
     let store = store_at(&ManualClock::at(START_NS));
     let (slow, fast) = (bucket(&store, "10/s burst 10"), bucket(&store, "20/s burst 10"));
     assert!(store.check(&slow, "ann", 10).is_allowed());
@@ -25,7 +27,7 @@ fn a_faster_quota_is_no_free_refill() {
 }
 
 #[test]
-fn a_smaller_quota_holds_no_more_than_it_can() {
+fn smaller_quota_caps_the_used_amount() {
     let clock = ManualClock::at(START_NS);
     let store = store_at(&clock);
     let (large, small) = (bucket(&store, "100/s burst 100"), bucket(&store, "5/s burst 5"));
@@ -33,12 +35,12 @@ fn a_smaller_quota_holds_no_more_than_it_can() {
     let refused = store.check(&small, "ann", 1);
     assert_eq!((refused.limit, refused.remaining, refused.retry_after()), (5, 0, Some(SECOND_NS / 5)));
     assert_eq!(refused.reset_after, SECOND_NS, "90 used of 5 is 5 used");
-    clock.advance(SECOND_NS / 5);
+    clock.advance(Duration::from_nanos(SECOND_NS / 5));
     assert!(store.check(&small, "ann", 1).is_allowed());
 }
 
 #[test]
-fn a_larger_quota_keeps_what_was_used_and_gives_the_difference() {
+fn larger_quota_keeps_the_used_amount_and_adds_the_difference() {
     let store = store_at(&ManualClock::at(START_NS));
     let (small, large) = (bucket(&store, "5/s burst 5"), bucket(&store, "50/s burst 50"));
     assert!(store.check(&small, "ann", 5).is_allowed());
@@ -46,65 +48,65 @@ fn a_larger_quota_keeps_what_was_used_and_gives_the_difference() {
 }
 
 #[test]
-fn looking_with_another_quota_takes_nothing_over() {
+fn peek_with_another_quota_converts_nothing() {
     let clock = ManualClock::at(START_NS);
     let store = store_at(&clock);
     let (slow, fast) = (bucket(&store, "1/s burst 10"), bucket(&store, "1000/s burst 10"));
     assert!(store.check(&slow, "ann", 10).is_allowed());
     assert_eq!(store.peek(&fast, "ann").remaining, 0);
-    clock.advance(SECOND_NS);
+    clock.advance(Duration::from_secs(1));
     assert_eq!(store.peek(&slow, "ann").remaining, 1, "still refilled at the slow rate");
     assert_eq!(store.peek(&fast, "ann").remaining, 1, "and read as 9 used");
 }
 
 #[test]
-fn from_the_first_refused_check_on_the_new_rate_counts() {
+fn new_rate_applies_from_the_first_refused_check() {
     let clock = ManualClock::at(START_NS);
     let store = store_at(&clock);
     let (slow, fast) = (bucket(&store, "1/s burst 10"), bucket(&store, "1000/s burst 10"));
     assert!(store.check(&slow, "ann", 10).is_allowed());
-    let told = store.check(&fast, "ann", 1).retry_after().unwrap();
-    assert_eq!(told, SECOND_NS / 1000);
-    clock.advance(told - 1);
+    let retry_after = store.check(&fast, "ann", 1).retry_after().unwrap();
+    assert_eq!(retry_after, SECOND_NS / 1000);
+    clock.advance(Duration::from_nanos(retry_after - 1));
     assert!(!store.check(&fast, "ann", 1).is_allowed());
-    clock.advance(1);
+    clock.advance(Duration::from_nanos(1));
     assert!(store.check(&fast, "ann", 1).is_allowed());
 }
 
 #[test]
-fn a_receipt_from_before_the_change_mints_nothing() {
+fn receipt_from_before_a_quota_change_creates_no_quota() {
     let clock = ManualClock::at(START_NS);
     let store = store_at(&clock);
     let (old, new) = (bucket(&store, "10/s burst 10"), bucket(&store, "100/s burst 10"));
     let receipts = [6, 4].map(|cost| store.check_with_receipt(&old, "ann", cost).1.unwrap());
     assert!(!store.check(&new, "ann", 1).is_allowed(), "taken over");
-    clock.advance(SECOND_NS / 50);
+    clock.advance(Duration::from_nanos(SECOND_NS / 50));
     assert!(store.check(&new, "ann", 2).is_allowed(), "2 came back at the new rate");
-    // At the old rate 0.2 of a token came back since, so that 5 whole ones of the 6 are left to
-    // give, and 3 of the 4. The new rate has refilled 2 of either, and they are not given twice.
+    // At the old rate 0.2 of a token was refilled since, so that 5 whole tokens of the 6 are left to refund, and 3 of
+    // the 4. The new rate has refilled 2 of either, and they are not refunded again.
     let [first, second] = receipts;
     store.refund(first);
     assert_eq!(store.peek(&new, "ann").remaining, 3);
     store.refund(second);
     assert_eq!(store.peek(&new, "ann").remaining, 4);
-    clock.advance(SECOND_NS);
+    clock.advance(Duration::from_secs(1));
     assert_eq!(store.peek(&new, "ann").remaining, 10, "never above the burst");
 }
 
 #[test]
-fn a_receipt_that_time_has_refilled_is_worth_nothing_under_the_new_quota() {
+fn refilled_receipt_refunds_nothing_under_the_new_quota() {
     let clock = ManualClock::at(START_NS);
     let store = store_at(&clock);
     let (old, new) = (bucket(&store, "10/s burst 10"), bucket(&store, "1/h burst 10"));
     let (_, receipt) = store.check_with_receipt(&old, "ann", 10);
-    clock.advance(SECOND_NS);
+    clock.advance(Duration::from_secs(1));
     assert!(store.check(&new, "ann", 10).is_allowed(), "the old quota had refilled");
     store.refund(receipt.unwrap());
     assert_eq!(store.peek(&new, "ann").remaining, 0);
 }
 
 #[test]
-fn windows_of_another_length_take_over_what_is_in_force() {
+fn windows_of_another_length_take_over_the_active_usage() {
     let rates: [Rate; 2] = ["10/min", "10/h"].map(|rate| rate.parse().unwrap());
     for quota in [Quota::fixed_window, Quota::sliding_window_counter, Quota::sliding_window_log] {
         let clock = ManualClock::at(START_NS);
@@ -118,7 +120,7 @@ fn windows_of_another_length_take_over_what_is_in_force() {
 }
 
 #[test]
-fn a_store_tells_4096_bucket_quotas_apart_and_says_where_it_ends() {
+fn store_distinguishes_4096_bucket_quotas_and_rejects_more() {
     let store = store_at(&ManualClock::at(START_NS));
     let quota =
         |count: u64| Quota::token_bucket(Rate::new(count, std::time::Duration::from_secs(60)).unwrap()).unwrap();
@@ -126,7 +128,7 @@ fn a_store_tells_4096_bucket_quotas_apart_and_says_where_it_ends() {
     assert_eq!((store.stats().quotas, store.stats().quotas_used), (4096, 4096));
     assert_eq!(store.limit("plan", quota(4097)).unwrap_err(), LimitError::TooManyQuotas);
     assert!(LimitError::TooManyQuotas.to_string().contains("4096"));
-    // One of those known, under any scope, and quotas of other kinds are still taken.
+    // A known quota under any scope, and quotas of other algorithms, are still accepted.
     store.limit("other", quota(4096)).unwrap();
     store.limit("other", Quota::fixed_window("7/s".parse().unwrap()).unwrap()).unwrap();
     let last = store.limit("plan", quota(4096)).unwrap();
@@ -136,7 +138,7 @@ fn a_store_tells_4096_bucket_quotas_apart_and_says_where_it_ends() {
 }
 
 #[test]
-fn quotas_that_nothing_uses_make_room_for_others() {
+fn unused_quotas_are_replaced() {
     let clock = ManualClock::at(START_NS);
     let store = store_at(&clock);
     let stays = bucket(&store, "7/s burst 7");
@@ -153,12 +155,12 @@ fn quotas_that_nothing_uses_make_room_for_others() {
 }
 
 #[test]
-fn a_quota_that_a_live_key_was_counted_under_is_told_apart_until_the_key_is_full_again() {
+fn quota_of_a_live_key_keeps_its_tag_until_the_key_is_full() {
     let clock = ManualClock::at(START_NS);
     let store = store_at(&clock);
     let quota =
         |count: u64| Quota::token_bucket(Rate::new(count, std::time::Duration::from_secs(60)).unwrap()).unwrap();
-    // Each leaves a key behind that it alone has counted, and is used by no limit any more.
+    // Each leaves a key that it alone has counted, and no limit uses it any more.
     for count in 1..=4096 {
         assert!(store.check(&store.limit("plan", quota(count)).unwrap(), &count, 1).is_allowed());
     }
@@ -167,7 +169,7 @@ fn a_quota_that_a_live_key_was_counted_under_is_told_apart_until_the_key_is_full
     for count in 2..=4096_u64 {
         assert_eq!(store.peek(&last, &count).remaining, 4095, "one of {count} was used");
     }
-    clock.advance(60 * SECOND_NS);
+    clock.advance(Duration::from_secs(60));
     let next = store.limit("plan", quota(4097)).unwrap();
     assert_eq!(store.stats().quotas_used, 2);
     assert!(store.stats().quotas <= 3, "{:?}", store.stats());
@@ -176,7 +178,7 @@ fn a_quota_that_a_live_key_was_counted_under_is_told_apart_until_the_key_is_full
 
 #[test]
 #[should_panic(expected = "a limit can only be used in the store that made it")]
-fn a_limit_of_another_store_is_a_mistake_in_the_program() {
+fn limit_of_another_store_panics() {
     let clock = ManualClock::at(START_NS);
     let (one, other) = (store_at(&clock), store_at(&clock));
     let limit = bucket(&one, "5/s");

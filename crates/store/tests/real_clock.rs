@@ -1,5 +1,5 @@
-//! The real clock beside the system's. In a process of its own: only the first
-//! clock of a process has to find out how fast its counter is.
+//! The real clock compared with the system's. In a separate process: only the first clock of a process has to measure
+//! the frequency of its counter.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ fn wall_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
 }
 
-/// How far the clock is behind the system's, from the closest pair of readings of the latter.
+/// Returns how far the clock is behind the system's, from the closest pair of readings of the latter.
 fn behind_ns(clock: &RealClock) -> i64 {
     let pairs = (0..1_000).map(|_| {
         let (before, now, after) = (wall_ns(), clock.now_ns() as i64, wall_ns());
@@ -20,7 +20,7 @@ fn behind_ns(clock: &RealClock) -> i64 {
     pairs.min().unwrap().1
 }
 
-/// The clock is the real one, so this waits for it: the clock looks at the system's once in 1.07 s.
+/// The clock is the real one, so this waits for it: the clock reads the system's once in 1.07 s.
 #[test]
 fn first_clock_of_a_process_shows_the_time_of_day_and_keeps_it() {
     let clock = RealClock::new();

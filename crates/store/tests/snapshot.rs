@@ -1,4 +1,4 @@
-//! A store that was written down and restored answers as if it had never stopped.
+//! A restored store decides as if it had never stopped.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use quotas::{any_cost, any_tight_bucket, any_tight_queue, any_tight_reserving_bucket, any_tight_window, cases};
 use tollgate_store::{
-    AlgorithmKind, Capacity, Clock, Limit, ManualClock, MemoryOptions, MemoryStore, Quota, Restored, WhenFull,
+    AlgorithmKind, Capacity, Clock, Limit, ManualClock, MemoryOptions, MemoryStore, Quota, RestoreSummary, WhenFull,
 };
 
 const ROOMY: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(1024), when_full: WhenFull::RefuseNew };
@@ -25,11 +25,11 @@ fn written(store: &Store, wall_ns: u64) -> Vec<u8> {
     bytes
 }
 
-fn restored(bytes: &[u8], options: MemoryOptions, clock: &ManualClock, wall_ns: u64) -> (Store, Restored) {
+fn restored(bytes: &[u8], options: MemoryOptions, clock: &ManualClock, wall_ns: u64) -> (Store, RestoreSummary) {
     MemoryStore::restore(options, clock.clone(), wall_ns, &mut &bytes[..]).unwrap()
 }
 
-/// The limits that a policy would make, in an order of its own.
+/// Makes the limits of a policy, starting at `first`.
 fn limits(store: &Store, quotas: &[(usize, Quota)], first: usize) -> Vec<Limit> {
     let mut limits: Vec<Option<Limit>> = vec![None; quotas.len()];
     for step in 0..quotas.len() {
@@ -46,7 +46,7 @@ enum Step {
     Check(usize, u64, u64),
     Reserve(usize, u64, u64, u64),
     Penalise(usize, u64, u64),
-    /// How long it is down, and in which order the limits are made then.
+    /// The time without a process, and the first limit that is made then.
     Restart(u64, usize),
 }
 
@@ -66,7 +66,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Permits that nobody could give back do not survive, so these have leases.
+/// Permits without a lease do not survive, so these have leases.
 fn any_leased() -> impl Strategy<Value = Quota> + Clone {
     (1_u64..=8, 1_u64..5_000_000)
         .prop_map(|(permits, ns)| Quota::concurrency(permits, Some(Duration::from_nanos(ns))).unwrap())
@@ -82,7 +82,7 @@ fn any_kept_quota() -> impl Strategy<Value = Quota> + Clone {
     ]
 }
 
-/// All whose times are spans, and not places in the calendar.
+/// All quotas whose times are spans, and not calendar times.
 fn any_quota_without_calendar() -> impl Strategy<Value = Quota> + Clone {
     any_kept_quota().prop_filter("follows the calendar", |quota| !follows_calendar(quota))
 }
@@ -91,9 +91,8 @@ fn follows_calendar(quota: &Quota) -> bool {
     matches!(quota.kind(), AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindowCounter)
 }
 
-/// A log may be forgotten once its own window is over, although a longer one
-/// would still see it, if the slot is needed or the store restarts. So those of
-/// one scope have the same window here.
+/// A log may be dropped once its own window is over, although a longer one would still contain it, if the slot is
+/// needed or the store restarts. So the logs of one scope have the same window here.
 fn with_one_log_window(quotas: &[(usize, Quota)]) -> Vec<(usize, Quota)> {
     let is_log = |quota: &Quota| quota.kind() == AlgorithmKind::SlidingWindowLog;
     let first = |scope| quotas.iter().find(|(other, quota)| *other == scope && is_log(quota));
@@ -107,7 +106,7 @@ fn any_quotas(quota: impl Strategy<Value = Quota> + Clone) -> impl Strategy<Valu
     vec((0_usize..3, quota), 1..8).prop_map(|quotas| with_one_log_window(&quotas))
 }
 
-/// One store that never stops, and one that does.
+/// A store that never stops, and one that restarts.
 struct Pair<'q> {
     quotas: &'q [(usize, Quota)],
     steady: (Store, Vec<Limit>, ManualClock),
@@ -148,19 +147,20 @@ impl Pair<'_> {
     }
 
     fn forward(&mut self, ns: u64) {
-        self.steady.2.advance(ns);
-        self.stopped.2.advance(ns);
+        self.steady.2.advance(Duration::from_nanos(ns));
+        self.stopped.2.advance(Duration::from_nanos(ns));
         self.wall_ns += ns;
     }
 
-    /// So much passes for the store that never stops; the other one's next clock begins at `now_ns`.
+    /// Restarts one store while `passes_ns` passes for the other. The next clock of the restarted store begins at
+    /// `now_ns`.
     fn restart(&mut self, passes_ns: u64, wall_ns: u64, now_ns: u64, order: usize) {
         let bytes = written(&self.stopped.0, self.wall_ns);
-        self.steady.2.advance(passes_ns);
+        self.steady.2.advance(Duration::from_nanos(passes_ns));
         self.wall_ns = wall_ns;
         let clock = ManualClock::at(now_ns);
-        let (store, told) = restored(&bytes, ROOMY, &clock, wall_ns);
-        assert_eq!(told.lost, 0);
+        let (store, summary) = restored(&bytes, ROOMY, &clock, wall_ns);
+        assert_eq!(summary.lost, 0);
         let limits = limits(&store, self.quotas, order);
         self.stopped = (store, limits, clock);
     }
@@ -182,7 +182,7 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn it_answers_as_if_it_had_never_stopped(
+    fn restored_store_decides_as_if_it_had_never_stopped(
         quotas in any_quotas(any_kept_quota()),
         steps in vec(any_step(), 1..60),
     ) {
@@ -195,10 +195,10 @@ proptest! {
         }
     }
 
-    /// The time of day may be set while a process runs or while none does, and
-    /// the clock of the next one begins where that is then.
+    /// The time of day may be set while a process runs or between processes, and the clock of the next process starts
+    /// there.
     #[test]
-    fn whatever_the_time_of_day_says_what_was_used_stays_used(
+    fn changes_of_the_time_of_day_refill_nothing(
         quotas in any_quotas(any_quota_without_calendar()),
         steps in vec(any_step(), 1..40),
         restarts in vec((0_u64..u64::MAX >> 4, 0_u64..30_000_000, any::<bool>()), 1..3),
@@ -206,7 +206,7 @@ proptest! {
         let mut pair = Pair::new(&quotas);
         for (wall_ns, down_ns, goes_back) in restarts {
             steps.iter().for_each(|step| pair.step(step));
-            // What it was when the store was written, and what it is afterwards.
+            // The time of day when the store was written, and afterwards.
             pair.wall_ns = wall_ns;
             let after_ns = if goes_back { wall_ns.saturating_sub(down_ns) } else { wall_ns + down_ns };
             let passes_ns = after_ns.saturating_sub(wall_ns);
@@ -215,9 +215,9 @@ proptest! {
         }
     }
 
-    /// Windows end when the calendar says so: a time of day that goes back gives nothing back.
+    /// Windows end at their calendar times: a time of day that goes back refunds nothing.
     #[test]
-    fn a_time_of_day_that_goes_back_refills_no_window(
+    fn time_of_day_that_goes_back_refills_no_window(
         quota in any_tight_window().prop_filter("follows the calendar", follows_calendar),
         costs in vec((0_u64..4, 0_u64..1_000_000), 1..12),
         back_ns in 0_u64..10_000_000,
@@ -227,7 +227,7 @@ proptest! {
         let limit = store.limit("scope", quota).unwrap();
         for (cost, ns) in costs {
             store.check(&limit, "key", cost);
-            clock.advance(ns);
+            clock.advance(Duration::from_nanos(ns));
         }
         let before = store.peek(&limit, "key");
         let wall_ns = clock.now_ns();
@@ -240,7 +240,7 @@ proptest! {
 }
 
 #[test]
-fn permits_run_out_with_their_lease_and_those_without_are_let_go_of() {
+fn restored_permits_expire_with_their_lease_or_are_released() {
     let clock = ManualClock::at(START_NS);
     let store = MemoryStore::restorable(ROOMY, clock.clone()).unwrap();
     let leased = Quota::concurrency(2, Some(Duration::from_secs(60))).unwrap();
@@ -250,17 +250,17 @@ fn permits_run_out_with_their_lease_and_those_without_are_let_go_of() {
         assert!(store.check_with_receipt(&limit, "key", 2).0.is_allowed());
     }
     let bytes = written(&store, START_NS);
-    clock.advance(20_000_000_000);
+    clock.advance(Duration::from_secs(20));
     let (store, _) = restored(&bytes, ROOMY, &clock, clock.now_ns());
     let leased = store.limit("leased", leased).unwrap();
     let unleased = store.limit("unleased", unleased).unwrap();
     assert_eq!((store.peek(&leased, "key").remaining, store.peek(&unleased, "key").remaining), (0, 2));
-    clock.advance(40_000_000_000);
+    clock.advance(Duration::from_secs(40));
     assert_eq!(store.peek(&leased, "key").remaining, 2);
 }
 
 #[test]
-fn what_has_passed_and_what_finds_no_room_is_counted() {
+fn expired_and_lost_keys_are_counted() {
     let clock = ManualClock::at(START_NS);
     let roomy = MemoryOptions { capacity: Capacity::Entries(10_000), when_full: WhenFull::RefuseNew };
     let store = MemoryStore::restorable(roomy, clock.clone()).unwrap();
@@ -271,14 +271,14 @@ fn what_has_passed_and_what_finds_no_room_is_counted() {
         assert!(store.check(&short, &key, 1).is_allowed() && store.check(&daily, &key, 1).is_allowed());
     }
     let bytes = written(&store, START_NS);
-    clock.advance(60_000_000_000);
+    clock.advance(Duration::from_secs(60));
     let (_, all) = restored(&bytes, roomy, &clock, clock.now_ns());
-    assert_eq!((all.keys, all.passed, all.lost, all.quotas), (1_000, 1_000, 0, 2));
+    assert_eq!((all.keys, all.expired, all.lost, all.quotas), (1_000, 1_000, 0, 2));
     assert_eq!(all.written_at_ns, START_NS);
-    // A store with less room holds what it can, and says what it cannot.
+    // A smaller store restores what it can, and counts the rest as lost.
     let small = MemoryOptions { capacity: Capacity::Entries(100), when_full: WhenFull::RefuseNew };
     let (store, some) = restored(&bytes, small, &clock, clock.now_ns());
-    assert_eq!((some.keys + some.lost, some.passed), (1_000, 1_000));
+    assert_eq!((some.keys + some.lost, some.expired), (1_000, 1_000));
     assert!(some.keys >= 100 && some.lost > 0, "{some:?}");
     let daily = store.limit("daily", long).unwrap();
     let refused = (0..1_000_u64).filter(|key| store.peek(&daily, key).remaining == 0).count();
@@ -286,7 +286,7 @@ fn what_has_passed_and_what_finds_no_room_is_counted() {
 }
 
 #[test]
-fn only_a_store_that_was_made_for_it_can_be_written() {
+fn only_a_restorable_store_writes_snapshots() {
     let store = MemoryStore::with(ROOMY, ManualClock::at(START_NS)).unwrap();
     assert_eq!(store.write_snapshot(0, &mut Vec::new()).unwrap_err().kind(), std::io::ErrorKind::Unsupported);
 }

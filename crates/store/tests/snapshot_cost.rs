@@ -1,5 +1,5 @@
-//! What a snapshot costs. Not a test but a measurement, for a quiet machine:
-//! `cargo test --release -p tollgate-store --test snapshot_cost -- --ignored --nocapture`
+//! The cost of a snapshot. A measurement, not a test, for a quiet machine: `cargo test --release -p tollgate-store
+//! --test snapshot_cost -- --ignored --nocapture`
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tollgate_store::{Capacity, MemoryOptions, MemoryStore, Quota, RealClock, WhenFull};
 
 fn options(keys: usize) -> MemoryOptions {
-    MemoryOptions { capacity: Capacity::Entries(keys), when_full: WhenFull::EvictFullest }
+    MemoryOptions { capacity: Capacity::Entries(keys), when_full: WhenFull::EvictLeastUsed }
 }
 
 fn wall_ns() -> u64 {
@@ -19,7 +19,7 @@ fn wall_ns() -> u64 {
 
 #[test]
 #[ignore = "a measurement"]
-fn seconds_and_bytes() {
+fn print_time_and_size_of_snapshots() {
     let path = std::env::temp_dir().join(format!("tollgate-snapshot-cost-{}", std::process::id()));
     for keys in [1_000_000_u64, 10_000_000] {
         for quota in [Quota::token_bucket("100/day".parse().unwrap()), Quota::fixed_window("100/day".parse().unwrap())]
@@ -62,7 +62,7 @@ fn seconds_and_bytes() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// Of single checks, timed one by one until `is_over` or a million.
+/// Returns percentiles of single checks, timed one by one until `is_over` or a million.
 fn percentiles(
     is_over: impl Fn() -> bool,
     store: &MemoryStore,
@@ -73,9 +73,9 @@ fn percentiles(
     let mut key = 0_u64;
     while took.len() < 1_000_000 && !is_over() {
         key = (key.wrapping_mul(6_364_136_223_846_793_005)).wrapping_add(1_442_695_040_888_963_407);
-        let asked = (key >> 20) % keys;
+        let number = (key >> 20) % keys;
         let begun = Instant::now();
-        std::hint::black_box(store.check(limit, &asked, 1));
+        std::hint::black_box(store.check(limit, &number, 1));
         took.push(begun.elapsed());
     }
     took.sort_unstable();

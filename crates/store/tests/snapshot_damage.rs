@@ -1,4 +1,4 @@
-//! What was written down and is not as it was: never restored, never a panic.
+//! Damaged snapshots are never restored, and never cause a panic.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,10 +10,10 @@ use std::time::Duration;
 use quotas::every_algorithm;
 use tollgate_store::{Capacity, ManualClock, MemoryOptions, MemoryStore, Quota, RestoreError, WhenFull};
 
-const SMALL: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(64), when_full: WhenFull::EvictFullest };
+const SMALL: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(64), when_full: WhenFull::EvictLeastUsed };
 const START_NS: u64 = 1_790_000_000_000_000_000;
 
-/// A small store of every algorithm, written down.
+/// Returns the snapshot of a small store with every algorithm.
 fn whole() -> Vec<u8> {
     let store = MemoryStore::restorable(SMALL, ManualClock::at(START_NS)).unwrap();
     let leased = Quota::concurrency(3, Some(Duration::from_secs(60))).unwrap();
@@ -33,22 +33,22 @@ fn restore(bytes: &[u8]) -> Result<(), RestoreError> {
 }
 
 #[test]
-fn every_damaged_bit_is_noticed() {
+fn every_flipped_bit_is_detected() {
     let mut bytes = whole();
     assert!(restore(&bytes).is_ok());
     for at in 0..bytes.len() {
         for bit in 0..8 {
             bytes[at] ^= 1 << bit;
             let error = restore(&bytes).expect_err("a damaged bit");
-            // One that claims to be of a later version would not be set aside.
-            assert!(!matches!(error, RestoreError::Newer { .. }), "byte {at}, bit {bit}");
+            // A file of a later version would not be set aside.
+            assert!(!matches!(error, RestoreError::NewerVersion { .. }), "byte {at}, bit {bit}");
             bytes[at] ^= 1 << bit;
         }
     }
 }
 
 #[test]
-fn every_byte_that_is_missing_is_noticed() {
+fn every_truncation_is_detected() {
     let bytes = whole();
     for len in 0..bytes.len() {
         assert!(restore(&bytes[..len]).is_err(), "{len} of {} bytes", bytes.len());
@@ -59,23 +59,23 @@ fn every_byte_that_is_missing_is_noticed() {
 }
 
 #[test]
-fn a_later_version_is_told_from_damage() {
+fn later_version_is_distinguished_from_damage() {
     let mut bytes = whole();
     bytes[8..12].copy_from_slice(&3_u32.to_le_bytes());
-    // CRC-32C of the 12 bytes in front, as the next version will write them.
+    // CRC-32C of the first 12 bytes, as the next version will write them.
     let sum = crc(&bytes[..12]);
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
-    assert!(matches!(restore(&bytes), Err(RestoreError::Newer { version: 3 })));
+    assert!(matches!(restore(&bytes), Err(RestoreError::NewerVersion { version: 3 })));
 }
 
 #[test]
-fn other_files_are_foreign() {
-    assert!(matches!(restore(b"version: 1\nrules: []\n"), Err(RestoreError::Foreign)));
-    assert!(matches!(restore(&[0; 64]), Err(RestoreError::Foreign)));
+fn other_files_are_not_snapshots() {
+    assert!(matches!(restore(b"version: 1\nrules: []\n"), Err(RestoreError::NotASnapshot)));
+    assert!(matches!(restore(&[0; 64]), Err(RestoreError::NotASnapshot)));
 }
 
 #[test]
-fn what_cannot_be_read_is_not_taken_for_damage() {
+fn read_errors_are_distinguished_from_damage() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -87,7 +87,7 @@ fn what_cannot_be_read_is_not_taken_for_damage() {
 }
 
 #[test]
-fn it_does_not_matter_in_which_pieces_it_is_read() {
+fn restore_does_not_depend_on_read_sizes() {
     struct OneByOne<'b>(&'b [u8]);
     impl Read for OneByOne<'_> {
         fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
@@ -101,7 +101,7 @@ fn it_does_not_matter_in_which_pieces_it_is_read() {
     assert_eq!((restored.keys, restored.lost), (7, 0));
 }
 
-/// Bit by bit.
+/// Computes CRC-32C bit by bit.
 fn crc(bytes: &[u8]) -> u32 {
     let step = |sum: u32| if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
     !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), |sum, _| step(sum)))

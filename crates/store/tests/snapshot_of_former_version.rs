@@ -1,16 +1,16 @@
-//! A snapshot that the version before has written is read without a refill.
+//! A snapshot of the previous version is restored without a refill.
 
 #![allow(clippy::unwrap_used)]
 
 use tollgate_store::{Capacity, ManualClock, MemoryOptions, MemoryStore, Queue, Quota, Rate};
 
-/// Seven of ten were spent under each rule, and two of the queue, for the user `a`.
+/// Seven of ten were used under each rule, and two of the queue, for the user `a`.
 const SNAPSHOT: &[u8] = include_bytes!("snapshots/former-version.snapshot");
-/// When it was written.
+/// The time when it was written.
 const WRITTEN_NS: u64 = 1_794_865_123_594_840_382;
 
 #[test]
-fn counts_of_a_snapshot_of_the_version_before_go_on() {
+fn counts_continue_from_a_snapshot_of_the_previous_version() {
     let options = MemoryOptions { capacity: Capacity::Entries(100), ..MemoryOptions::default() };
     let clock = ManualClock::at(WRITTEN_NS);
     let (store, restored) = MemoryStore::restore(options, clock, WRITTEN_NS, &mut &*SNAPSHOT).unwrap();
@@ -36,7 +36,7 @@ fn counts_of_a_snapshot_of_the_version_before_go_on() {
 }
 
 #[test]
-fn a_store_of_a_former_snapshot_writes_what_it_reads_again() {
+fn store_from_a_former_snapshot_writes_readable_snapshots() {
     let options = MemoryOptions { capacity: Capacity::Entries(100), ..MemoryOptions::default() };
     let quota = Quota::token_bucket("10/h".parse().unwrap()).unwrap();
     let mut snapshot = SNAPSHOT.to_vec();

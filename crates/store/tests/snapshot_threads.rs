@@ -1,4 +1,4 @@
-//! A store written down while threads charge it.
+//! Snapshots while threads charge the store.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,17 +14,17 @@ fn quotas() -> [Quota; 3] {
     [Quota::token_bucket(rate).unwrap(), Quota::fixed_window(rate).unwrap(), Quota::sliding_window_log(rate).unwrap()]
 }
 
-/// Each key is charged once, by an amount that its number tells.
+/// Each key is charged once, by an amount that follows from its number.
 fn cost_of(key: u64) -> u64 {
     1 + key % LIMIT
 }
 
-/// Every key comes once, in a table so small that slots change hands all the
-/// time: whose slot it was and what was in it must have been read together.
+/// Every key occurs once, in a table so small that slots are reassigned constantly: the key and the content of a slot
+/// must have been read together.
 #[test]
-fn no_key_is_written_with_what_another_has_used() {
+fn snapshot_never_mixes_two_keys() {
     const KEYS: u64 = 8_000;
-    let options = MemoryOptions { capacity: Capacity::Entries(200), when_full: WhenFull::EvictFullest };
+    let options = MemoryOptions { capacity: Capacity::Entries(200), when_full: WhenFull::EvictLeastUsed };
     let store = MemoryStore::restorable(options, ManualClock::at(START_NS)).unwrap();
     let limits = quotas().map(|quota| store.limit(&quota.kind().to_string(), quota).unwrap());
     let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -65,7 +65,7 @@ fn no_key_is_written_with_what_another_has_used() {
     assert!(seen + check_each(&bytes, KEYS) > 0);
 }
 
-/// How many keys a snapshot holds; each must have used its own amount.
+/// Returns the number of keys in a snapshot; each must have used its own amount.
 fn check_each(bytes: &[u8], keys: u64) -> usize {
     let roomy = MemoryOptions { capacity: Capacity::Entries(4_000), when_full: WhenFull::RefuseNew };
     let (store, restored) = MemoryStore::restore(roomy, ManualClock::at(START_NS), START_NS, &mut &bytes[..]).unwrap();
@@ -82,9 +82,9 @@ fn check_each(bytes: &[u8], keys: u64) -> usize {
     found
 }
 
-/// What is charged meanwhile may be in it or not; what was charged before is.
+/// Charges during the snapshot may be in it or not; charges before it are.
 #[test]
-fn what_was_charged_before_is_written() {
+fn charges_before_a_snapshot_are_in_it() {
     const KEYS: u64 = 500;
     let options = MemoryOptions { capacity: Capacity::Entries(4_000), when_full: WhenFull::RefuseNew };
     let store = MemoryStore::restorable(options, ManualClock::at(START_NS)).unwrap();

@@ -1,4 +1,4 @@
-//! A store gives the answers of the pure functions: whatever is asked, in whatever order.
+//! A store returns the decisions of the pure functions, for any operations in any order.
 
 #![allow(clippy::unwrap_used)]
 
@@ -48,7 +48,7 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn every_answer_is_that_of_the_pure_functions(
+    fn store_returns_the_decisions_of_the_pure_functions(
         quotas in vec((0..SCOPES, any_tight_quota()), 1..7),
         start in any_start(),
         steps in vec(any_step(), 1..60),
@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn quotas_of_one_family_take_over_from_each_other_as_the_pure_functions_do(
+    fn quotas_of_one_family_take_over_like_the_pure_functions(
         family in vec(any_tight_quota(), 16),
         start in any_start(),
         steps in vec(any_step(), 1..60),

@@ -1,4 +1,4 @@
-//! Whatever threads do to a key at the same time, nobody gets more than the limit, and nothing is lost.
+//! For any concurrent operations on a key, no more than the limit is admitted, and nothing is lost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,18 +6,18 @@ mod quotas;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use quotas::every_algorithm;
-use tollgate_core::most_admitted;
+use tollgate_core::max_admitted;
 use tollgate_store::{
-    AlgorithmKind, Capacity, Clock, Limit, ManualClock, MemoryOptions, MemoryStore, Quota, Verdict, WhenFull,
+    AlgorithmKind, Capacity, ChargeVerdict, Clock, Limit, ManualClock, MemoryOptions, MemoryStore, Quota, WhenFull,
 };
 
 const START_NS: u64 = 1 << 60;
 const MS_NS: u64 = 1_000_000;
 
-/// A clock after which a thread often loses its turn: between the time that it
-/// read and what it does with it, others get ahead.
+/// A clock that often yields the thread after a read: between reading the time and using it, other threads overtake.
 #[derive(Clone)]
 struct Interrupting(ManualClock);
 
@@ -25,7 +25,7 @@ impl Clock for Interrupting {
     fn now_ns(&self) -> u64 {
         static READINGS: AtomicU64 = AtomicU64::new(0);
         let now_ns = self.0.now_ns();
-        // Mostly for a moment; sometimes for so long that keys are forgotten meanwhile.
+        // Usually for a moment; sometimes for so long that keys expire meanwhile.
         match READINGS.fetch_add(1, Ordering::Relaxed) % 192 {
             0 => (0..400).for_each(|_| thread::yield_now()),
             reading if reading % 3 == 0 => thread::yield_now(),
@@ -39,7 +39,7 @@ fn store_at(clock: &ManualClock) -> MemoryStore {
     MemoryStore::with(MemoryOptions::default(), Interrupting(clock.clone())).unwrap()
 }
 
-/// Runs `work` in so many threads at once and gives back what each returned.
+/// Runs `work` in `threads` threads at once and returns their results.
 fn in_threads<R: Send>(threads: u64, work: impl Fn(u64) -> R + Sync) -> Vec<R> {
     let work = &work;
     thread::scope(|scope| {
@@ -48,7 +48,7 @@ fn in_threads<R: Send>(threads: u64, work: impl Fn(u64) -> R + Sync) -> Vec<R> {
     })
 }
 
-/// Numbers without a pattern, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Noise(u64);
 
 impl Noise {
@@ -62,7 +62,7 @@ impl Noise {
 }
 
 #[test]
-fn with_a_clock_that_stands_still_threads_admit_exactly_the_limit() {
+fn threads_admit_exactly_the_limit_with_a_stopped_clock() {
     for (threads, keys) in [(4, 1), (8, 1), (4, 3), (8, 3)] {
         for quota in every_algorithm("300/h") {
             let store = store_at(&ManualClock::at(START_NS));
@@ -87,7 +87,7 @@ fn with_a_clock_that_stands_still_threads_admit_exactly_the_limit() {
 }
 
 #[test]
-fn while_the_clock_runs_a_bucket_admits_its_burst_and_every_token_refilled() {
+fn threads_admit_the_burst_and_every_refilled_token() {
     const TICKS: u64 = 400;
     for rate in ["1000/s burst 50", "3000/s burst 50", "7000/s burst 50"] {
         let clock = ManualClock::at(START_NS);
@@ -104,7 +104,7 @@ fn while_the_clock_runs_a_bucket_admits_its_burst_and_every_token_refilled() {
                         while store.check(&limit, "key", 1).is_allowed() {
                             let so_far = admitted.fetch_add(1, Ordering::SeqCst) + 1;
                             let span_ns = clock.now_ns() - START_NS + 1;
-                            assert!(so_far <= most_admitted(&quota, span_ns).unwrap());
+                            assert!(so_far <= max_admitted(&quota, span_ns).unwrap());
                         }
                         if last {
                             break;
@@ -114,11 +114,11 @@ fn while_the_clock_runs_a_bucket_admits_its_burst_and_every_token_refilled() {
                 });
             }
             for _ in 0..TICKS {
-                // What comes into a full bucket is lost, so the clock waits for somebody to spend.
+                // A refill of a full bucket is lost, so the clock waits for a charge.
                 while store.peek(&limit, "key").remaining > quota.burst() / 2 {
                     thread::yield_now();
                 }
-                clock.advance(MS_NS);
+                clock.advance(Duration::from_millis(1));
             }
             is_over.store(true, Ordering::SeqCst);
         });
@@ -128,7 +128,7 @@ fn while_the_clock_runs_a_bucket_admits_its_burst_and_every_token_refilled() {
 }
 
 #[test]
-fn while_the_clock_runs_no_algorithm_admits_more_than_its_bound() {
+fn threads_admit_no_more_than_the_bound_of_each_algorithm() {
     for quota in every_algorithm("20/10ms") {
         if matches!(quota.kind(), AlgorithmKind::LeakyQueue | AlgorithmKind::Concurrency) {
             continue; // Their bounds are about departures and about an instant.
@@ -141,7 +141,7 @@ fn while_the_clock_runs_no_algorithm_admits_more_than_its_bound() {
     }
 }
 
-/// An admission of one key: it was decided between the two times.
+/// An admission of one key, decided between the two times.
 #[derive(Clone, Copy, Debug)]
 struct Stamped {
     key: u64,
@@ -149,7 +149,7 @@ struct Stamped {
     to: u64,
 }
 
-/// Checks keys and moves the clock on a little after each.
+/// Checks keys and advances the clock a little after each.
 fn stamped_checks(
     store: &MemoryStore,
     limit: &Limit,
@@ -162,17 +162,17 @@ fn stamped_checks(
         let (key, from) = (key(number), clock.now_ns());
         let decision = store.check(limit, &key, 1);
         let to = clock.now_ns();
-        clock.advance(MS_NS / 64);
+        clock.advance(Duration::from_nanos(MS_NS / 64));
         if decision.is_allowed() {
             admitted.push(Stamped { key, from, to });
-        } else if decision.verdict == Verdict::NoRoom {
+        } else if decision.verdict == ChargeVerdict::Unavailable {
             thread::yield_now();
         }
     }
     admitted
 }
 
-/// Over any span, those that were certainly decided within it are at most what the quota admits.
+/// In any span, the admissions that were certainly decided within it are at most what the quota admits.
 fn assert_bounded(quota: &Quota, mut admissions: Vec<Stamped>) {
     admissions.sort_by_key(|admission| (admission.key, admission.from));
     for of_one_key in admissions.chunk_by(|a, b| a.key == b.key) {
@@ -181,7 +181,7 @@ fn assert_bounded(quota: &Quota, mut admissions: Vec<Stamped>) {
             ends.sort_unstable();
             for (before, end) in ends.iter().enumerate() {
                 let (count, span_ns) = (before as u64 + 1, end - first.from + 1);
-                let most = most_admitted(quota, span_ns).unwrap();
+                let most = max_admitted(quota, span_ns).unwrap();
                 assert!(count <= most, "{count} of {most} in {span_ns} ns for {}: {quota:?}", first.key);
             }
         }
@@ -189,8 +189,8 @@ fn assert_bounded(quota: &Quota, mut admissions: Vec<Stamped>) {
 }
 
 #[test]
-fn slots_that_go_from_key_to_key_give_nobody_a_second_budget() {
-    // A bucket's tokens come back in 1 ms, in which the threads do 64 checks; there are fewer slots than keys.
+fn reassigned_slots_give_no_key_a_second_budget() {
+    // A bucket's tokens refill in 1 ms, in which the threads do 64 checks; there are fewer slots than keys.
     const KEYS: u64 = 96;
     let options = MemoryOptions { capacity: Capacity::Entries(8), when_full: WhenFull::RefuseNew };
     let mut quotas = every_algorithm("2/2ms");
@@ -204,7 +204,7 @@ fn slots_that_go_from_key_to_key_give_nobody_a_second_budget() {
         let limit = store.limit("all", quota).unwrap();
         let admissions = in_threads(4, |number| {
             let mut noise = Noise(number + 1);
-            // A few keys are asked for again and again, so that they expire and come back under contention.
+            // A few keys recur often, so that they expire and return under contention.
             let key = |_| if noise.below(2) == 0 { noise.below(4) } else { noise.below(KEYS) };
             stamped_checks(&store, &limit, &clock, key, 6_000)
         });
@@ -219,7 +219,7 @@ fn slots_that_go_from_key_to_key_give_nobody_a_second_budget() {
 }
 
 #[test]
-fn charges_made_together_by_threads_exceed_no_limit_and_leave_no_trace_where_refused() {
+fn concurrent_joint_checks_exceed_no_limit_and_leave_no_charge_if_refused() {
     const THREADS: u64 = 4;
     let store = store_at(&ManualClock::at(START_NS));
     let quotas = [
@@ -234,7 +234,7 @@ fn charges_made_together_by_threads_exceed_no_limit_and_leave_no_trace_where_ref
         .enumerate()
         .map(|(number, quota)| store.limit(&number.to_string(), quota.unwrap()).unwrap())
         .collect();
-    // Key 0 is everybody's, the others are each thread's own.
+    // All threads share key 0; each of the others belongs to one thread.
     let charged: Vec<Vec<_>> = limits.iter().map(|_| (0..=THREADS).map(|_| AtomicU64::new(0)).collect()).collect();
     in_threads(THREADS, |thread| {
         let (mut noise, mut decisions) = (Noise(thread + 1), Vec::new());
@@ -267,10 +267,10 @@ fn charges_made_together_by_threads_exceed_no_limit_and_leave_no_trace_where_ref
 }
 
 #[test]
-fn receipts_given_back_by_threads_restore_what_was_there() {
+fn concurrent_refunds_restore_the_limit() {
     for quota in every_algorithm("40/h") {
         if quota.kind() == AlgorithmKind::LeakyQueue {
-            continue; // Only the last place in line is given back.
+            continue; // Only the last reservation is refunded.
         }
         let store = store_at(&ManualClock::at(START_NS));
         let limit = store.limit("all", quota).unwrap();
@@ -294,7 +294,7 @@ fn receipts_given_back_by_threads_restore_what_was_there() {
 }
 
 #[test]
-fn a_key_reset_and_charged_by_threads_is_never_over_its_limit() {
+fn key_reset_and_charged_by_threads_never_exceeds_its_limit() {
     let store = store_at(&ManualClock::at(START_NS));
     let limit = store.limit("all", Quota::token_bucket("10/h".parse().unwrap()).unwrap()).unwrap();
     let (admitted, resets) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -5,25 +5,25 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 
 use crate::directory::TemporaryDirectory;
 
-/// An authority of its own, and a certificate that it gave to `localhost` and `127.0.0.1`.
+/// A new certificate authority, and a certificate that it has issued for `localhost` and `127.0.0.1`.
 #[derive(Debug)]
 pub struct Certificates {
     directory: TemporaryDirectory,
 }
 
 impl Certificates {
-    /// Makes them. Two of these do not trust each other.
+    /// Generates the authority and the certificate. Each call creates another authority.
     pub fn new() -> io::Result<Certificates> {
         let directory = TemporaryDirectory::new("certificates")?;
         let certificates = Certificates { directory };
         certificates.write().map_err(|error| match error {
-            Trouble::Certificate(error) => io::Error::other(error),
-            Trouble::File(error) => error,
+            GenerateError::Certificate(error) => io::Error::other(error),
+            GenerateError::File(error) => error,
         })?;
         Ok(certificates)
     }
 
-    fn write(&self) -> Result<(), Trouble> {
+    fn write(&self) -> Result<(), GenerateError> {
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
@@ -36,38 +36,38 @@ impl Certificates {
         Ok(())
     }
 
-    /// The certificate of the authority, as PEM.
+    /// Returns the path of the authority's certificate, in PEM.
     #[must_use]
     pub fn authority_file(&self) -> PathBuf {
         self.directory.path().join("authority.pem")
     }
 
-    /// The server's certificate, as PEM.
+    /// Returns the path of the server's certificate, in PEM.
     #[must_use]
     pub fn certificate_file(&self) -> PathBuf {
         self.directory.path().join("server.pem")
     }
 
-    /// The server's private key, as PEM.
+    /// Returns the path of the server's private key, in PEM.
     #[must_use]
     pub fn key_file(&self) -> PathBuf {
         self.directory.path().join("server.key")
     }
 }
 
-enum Trouble {
+enum GenerateError {
     Certificate(rcgen::Error),
     File(io::Error),
 }
 
-impl From<rcgen::Error> for Trouble {
-    fn from(error: rcgen::Error) -> Trouble {
-        Trouble::Certificate(error)
+impl From<rcgen::Error> for GenerateError {
+    fn from(error: rcgen::Error) -> GenerateError {
+        GenerateError::Certificate(error)
     }
 }
 
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Trouble {
-        Trouble::File(error)
+impl From<io::Error> for GenerateError {
+    fn from(error: io::Error) -> GenerateError {
+        GenerateError::File(error)
     }
 }

@@ -5,14 +5,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{fmt, fs};
 
-/// A program that was started for a test. Killed when dropped, so that a test that fails leaves nothing behind.
+/// A program started for a test. Killed when dropped, so that a failed test leaves no process behind.
 pub struct ChildProcess {
     child: Child,
     output: Option<BufReader<Box<dyn Read + Send>>>,
 }
 
 impl ChildProcess {
-    /// Starts it. Its lines are read from stderr if that is piped, else from stdout.
+    /// Starts the program. Its output is read from stderr if that is piped, otherwise from stdout.
     pub fn start(command: &mut Command) -> io::Result<ChildProcess> {
         let mut child = command.spawn()?;
         let stderr = child.stderr.take().map(|stderr| Box::new(stderr) as Box<dyn Read + Send>);
@@ -23,49 +23,49 @@ impl ChildProcess {
         Ok(ChildProcess { child, output: output.map(BufReader::new) })
     }
 
-    /// Its number.
+    /// Returns the process ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line that it writes, without its end; `None` once it has ended, or if nothing of it is piped.
+    /// Reads the next line of output, without its end; `None` at the end of the output, or if no output is piped.
     pub fn line(&mut self) -> io::Result<Option<String>> {
         let mut line = String::new();
         let read = self.output.as_mut().map_or(Ok(0), |output| output.read_line(&mut line))?;
         Ok((read > 0).then(|| line.trim_end().to_owned()))
     }
 
-    /// The address on the next line, behind `prefix`.
+    /// Reads the address that follows `prefix` on the next line.
     pub fn address_behind(&mut self, prefix: &str) -> io::Result<SocketAddr> {
         let line = self.line()?.unwrap_or_default();
         let address = line.strip_prefix(prefix).and_then(|address| address.parse().ok());
-        address.ok_or_else(|| io::Error::other(format!("{line:?} is not {prefix:?} and an address")))
+        address.ok_or_else(|| io::Error::other(format!("expected {prefix:?} and an address, read {line:?}")))
     }
 
-    /// Writes to its stdin, which is piped.
+    /// Writes to stdin; does nothing if it is not piped.
     pub fn write(&mut self, text: &str) -> io::Result<()> {
         self.child.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(text.as_bytes()))
     }
 
-    /// Ends what it reads from its stdin.
+    /// Closes stdin, so that the program reads its end.
     pub fn close_stdin(&mut self) {
         self.child.stdin = None;
     }
 
-    /// Sends a signal by its name, such as `TERM`.
+    /// Sends a signal, given by its name, such as `TERM`.
     pub fn signal(&self, name: &str) -> io::Result<()> {
-        // The program, because the system call would need unsafe code.
+        // By the program `kill`, because the system call would need unsafe code.
         let status = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status()?;
         if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill -{name}: {status}"))) }
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status, if the program has ended.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// Waits for its end; an error if it does not come within so long.
+    /// Waits until the program ends; an error after `at_most`.
     pub fn wait(&mut self, at_most: Duration) -> io::Result<ExitStatus> {
         let begun = Instant::now();
         while begun.elapsed() < at_most {
@@ -74,23 +74,22 @@ impl ChildProcess {
             }
             sleep(Duration::from_millis(5));
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "the program does not end"))
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the program has not ended in time"))
     }
 
-    /// Ends it without a warning, as a loss of power does.
+    /// Kills the program with SIGKILL, so that it cannot clean up, and waits for its end.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// A size that the system knows of it, in kilobytes: `VmRSS` is the memory that it holds, and `VmHWM` the most
-    /// that it has held.
+    /// Returns a size from `/proc/<pid>/status`, in kilobytes: `VmRSS` is the resident memory, `VmHWM` its peak.
     pub fn size_kb(&self, member: &str) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let size = status.lines().find_map(|line| line.strip_prefix(member)?.strip_prefix(':')?.strip_suffix("kB"));
         let size = size.and_then(|kilobytes| kilobytes.trim().parse().ok());
-        size.ok_or_else(|| io::Error::other(format!("there is no {member}")))
+        size.ok_or_else(|| io::Error::other(format!("no {member} in /proc/{}/status", self.id())))
     }
 }
 

@@ -8,24 +8,25 @@ use crate::redis::{RedisServer, RedisSetup};
 use crate::reply::Reply;
 
 const NODES: usize = 6;
-const SETTLES_WITHIN: Duration = Duration::from_secs(60);
+/// The timeout for agreement of the nodes.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Three primaries with a replica each, which notice a dead one after a second.
+/// A cluster of three primaries with one replica each, which detects a dead node after a second.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
 }
 
 impl RedisCluster {
-    /// Starts six nodes of `redis-server`, and waits until all of them agree.
+    /// Starts six nodes with the default setup, and waits until all of them agree.
     pub fn start() -> io::Result<RedisCluster> {
         RedisCluster::start_with(RedisSetup::default())
     }
 
-    /// Starts six nodes that are set up alike, and waits until all of them agree.
+    /// Starts six nodes with the same setup, and waits until all of them agree.
     pub fn start_with(setup: RedisSetup<'_>) -> io::Result<RedisCluster> {
         let mut arguments = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
-        // A replica whose primary is gone at once has no reason to wait for newer data.
+        // A replica may be promoted however old its data is, and replication starts without a delay.
         arguments.extend(["--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"]);
         arguments.extend(setup.arguments);
         let nodes = (0..NODES)
@@ -33,22 +34,22 @@ impl RedisCluster {
             .collect::<io::Result<Vec<_>>>()?;
         let cluster = RedisCluster { nodes };
         cluster.create(setup.password)?;
-        cluster.wait_until("cluster_state:ok", RedisCluster::is_whole)?;
+        cluster.wait_until("cluster_state:ok", RedisCluster::is_healthy)?;
         Ok(cluster)
     }
 
-    /// Where the nodes listen, primaries and replicas.
+    /// Returns the addresses of all nodes, primaries and replicas.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(RedisServer::address).collect()
     }
 
-    /// The nodes.
+    /// Returns the nodes.
     pub fn nodes(&mut self) -> &mut [RedisServer] {
         &mut self.nodes
     }
 
-    /// Which node is the primary of a slot, by its place among [`nodes`](RedisCluster::nodes).
+    /// Returns the index in [`nodes`](RedisCluster::nodes) of the primary that owns a slot.
     pub fn owner(&self, slot: u16) -> io::Result<usize> {
         let begun = Instant::now();
         loop {
@@ -58,21 +59,32 @@ impl RedisCluster {
                     return Ok(index);
                 }
             }
-            if begun.elapsed() > SETTLES_WITHIN {
-                return Err(io::Error::other(format!("nobody owns slot {slot}")));
+            if begun.elapsed() > SETTLE_TIMEOUT {
+                return Err(io::Error::other(format!("no node owns slot {slot}")));
             }
             sleep(Duration::from_millis(20));
         }
     }
 
-    /// Kills the primary of a slot, and says which node it was.
+    /// Returns the index in [`nodes`](RedisCluster::nodes) of the replica of a primary.
+    pub fn replica_of(&self, primary: usize) -> io::Result<usize> {
+        let field = format!("master_port:{}\r\n", self.nodes[primary].address().port());
+        let replicates = |node: &RedisServer| {
+            let info = node.command(&["INFO", "replication"]);
+            matches!(info, Ok(Reply::Text(text)) if text.contains(&field))
+        };
+        let replica = self.nodes.iter().position(replicates);
+        replica.ok_or_else(|| io::Error::other(format!("node {primary} has no replica")))
+    }
+
+    /// Kills the primary that owns a slot. Returns its index.
     pub fn kill_owner(&mut self, slot: u16) -> io::Result<usize> {
         let owner = self.owner(slot)?;
         self.nodes[owner].kill()?;
         Ok(owner)
     }
 
-    /// Moves a slot with its keys to another primary.
+    /// Migrates a slot with its keys to another primary.
     pub fn migrate(&self, slot: u16, to: usize) -> io::Result<()> {
         let from = self.owner(slot)?;
         self.begin_migration(slot, to)?;
@@ -81,7 +93,7 @@ impl RedisCluster {
             let Reply::Array(keys) =
                 self.nodes[from].command(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "100"])?
             else {
-                return Err(io::Error::other("no list of keys"));
+                return Err(io::Error::other("CLUSTER GETKEYSINSLOT: the reply is not an array"));
             };
             if keys.is_empty() {
                 return self.end_migration(slot, to);
@@ -93,8 +105,8 @@ impl RedisCluster {
         }
     }
 
-    /// Marks a slot as on its way to another primary: from now on its owner
-    /// answers for the keys that it still has, and sends who asks for others there.
+    /// Marks a slot as migrating to another primary. From now on its owner serves the keys that it still has, and
+    /// redirects calls for other keys to the other primary.
     pub fn begin_migration(&self, slot: u16, to: usize) -> io::Result<()> {
         let from = self.owner(slot)?;
         let (from_id, to_id) = (self.id(from)?, self.id(to)?);
@@ -103,8 +115,8 @@ impl RedisCluster {
         accepted(self.nodes[from].command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id])?)
     }
 
-    /// Makes a primary the owner of a slot whose keys it has, and waits until all agree. Slots that
-    /// move again before that can end up with two nodes that each name the other.
+    /// Makes a primary the owner of a slot whose keys it has, and waits until all nodes agree. If the slot were migrated
+    /// again before that, two nodes could end up redirecting to each other.
     pub fn end_migration(&self, slot: u16, to: usize) -> io::Result<()> {
         let from = self.owner(slot)?;
         let to_id = self.id(to)?;
@@ -114,7 +126,7 @@ impl RedisCluster {
         self.wait_until("agreement on a slot", |cluster| {
             cluster.nodes.iter().all(|node| match node.command(&["CLUSTER", "NODES"]) {
                 Ok(Reply::Text(lines)) => lines.lines().any(|line| line.starts_with(&to_id) && has_slot(line, slot)),
-                // The dead have no opinion.
+                // Dead nodes do not count.
                 _ => true,
             })
         })
@@ -144,24 +156,24 @@ impl RedisCluster {
         Err(io::Error::other(format!("redis-cli --cluster create: {}", String::from_utf8_lossy(&output.stdout))))
     }
 
-    /// Whether all see a cluster in order, and every replica follows its primary.
-    fn is_whole(&self) -> bool {
+    /// Returns whether all nodes report a healthy cluster, and every replica is connected to its primary.
+    fn is_healthy(&self) -> bool {
         self.nodes.iter().all(|node| {
-            let says = |command: &[&str], text: &str| {
+            let contains = |command: &[&str], text: &str| {
                 node.command(command).is_ok_and(|reply| reply.text().is_some_and(|info| info.contains(text)))
             };
-            says(&["CLUSTER", "INFO"], "cluster_state:ok")
-                && says(&["CLUSTER", "INFO"], "cluster_known_nodes:6")
-                && (says(&["INFO", "replication"], "connected_slaves:1")
-                    || says(&["INFO", "replication"], "master_link_status:up"))
+            contains(&["CLUSTER", "INFO"], "cluster_state:ok")
+                && contains(&["CLUSTER", "INFO"], "cluster_known_nodes:6")
+                && (contains(&["INFO", "replication"], "connected_slaves:1")
+                    || contains(&["INFO", "replication"], "master_link_status:up"))
         })
     }
 
     fn wait_until(&self, what: &str, holds: impl Fn(&RedisCluster) -> bool) -> io::Result<()> {
         let begun = Instant::now();
         while !holds(self) {
-            if begun.elapsed() > SETTLES_WITHIN {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("waited in vain for {what}")));
+            if begun.elapsed() > SETTLE_TIMEOUT {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("timed out waiting for {what}")));
             }
             sleep(Duration::from_millis(20));
         }
@@ -169,6 +181,7 @@ impl RedisCluster {
     }
 }
 
+/// Converts an error reply to an error.
 fn accepted(reply: Reply) -> io::Result<()> {
     match reply {
         Reply::Error(error) => Err(io::Error::other(error)),
@@ -176,7 +189,7 @@ fn accepted(reply: Reply) -> io::Result<()> {
     }
 }
 
-/// Whether a line of `CLUSTER NODES` is about a node that has the slot.
+/// Returns whether a line of `CLUSTER NODES` describes a node that owns the slot.
 fn has_slot(line: &str, slot: u16) -> bool {
     line.split(' ').skip(8).any(|range| covers(range, slot))
 }
@@ -185,7 +198,7 @@ fn covers(range: &str, slot: u16) -> bool {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     match (first.parse::<u16>(), last.parse::<u16>()) {
         (Ok(first), Ok(last)) => (first..=last).contains(&slot),
-        // A slot on its way, in brackets.
+        // A migrating slot, in brackets.
         _ => false,
     }
 }

@@ -4,14 +4,14 @@ use std::{env, fs, io, process};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A directory of its own, removed with all that is in it when dropped.
+/// A new temporary directory, removed with its contents when dropped.
 #[derive(Debug)]
 pub struct TemporaryDirectory {
     path: PathBuf,
 }
 
 impl TemporaryDirectory {
-    /// Makes one whose name begins with `tollgate` and says what it is for.
+    /// Creates a directory whose name begins with `tollgate` and contains the purpose.
     pub fn new(purpose: &str) -> io::Result<TemporaryDirectory> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("tollgate-{purpose}-{}-{number}", process::id()));
@@ -19,7 +19,7 @@ impl TemporaryDirectory {
         Ok(TemporaryDirectory { path })
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -12,46 +12,47 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::port::ReservedPort;
 
-/// What goes wrong between a client and a server.
+/// A network fault between a client and a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     #[default]
     Pass,
-    /// Everything arrives later by this much, in both directions.
+    /// Delays all bytes by this much, in both directions.
     Delay(Duration),
-    /// Requests arrive. At the first answer, which is swallowed, the connection closes.
+    /// Forwards requests. Discards the first reply and closes the connection.
     DropAfterSend,
-    /// The client hears the end of the answers, while its requests still arrive.
+    /// Closes the direction to the client, while requests are still forwarded.
     HalfClose,
-    /// Connections are reset, those that are open and those that come.
+    /// Resets open and new connections.
     Reset,
-    /// Connections are accepted, and everything is swallowed. What was open stays so for good.
+    /// Accepts connections, and discards all bytes. The connections that were open remain black holes after the fault
+    /// ends.
     BlackHole,
-    /// New connections are refused. Those that are open go on.
+    /// Refuses new connections. Open connections work.
     Refuse,
 }
 
-/// Stands between a client and a server, and can go wrong in several ways, at any time.
+/// A TCP proxy between a client and a server that can inject faults at any time.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
     fault: watch::Sender<Fault>,
     thread: Option<JoinHandle<()>>,
-    // Ends the thread when dropped.
+    // Stops the thread when dropped.
     end: Option<mpsc::Sender<()>>,
     _port: ReservedPort,
 }
 
 impl FaultProxy {
-    /// Begins to pass connections on to `target`.
+    /// Starts forwarding connections to `target`.
     pub fn start(target: SocketAddr) -> io::Result<FaultProxy> {
         let port = ReservedPort::new()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
         let (fault, faults) = watch::channel(Fault::Pass);
         let (end, mut ended) = mpsc::channel::<()>(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // Bound before this returns, but not with the runtime: the caller may be in one of its own.
+        // Bound before this returns, but without the runtime, because the caller may be within another one.
         let listener = net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let thread = thread::spawn(move || {
@@ -66,13 +67,13 @@ impl FaultProxy {
         Ok(FaultProxy { address, fault, thread: Some(thread), end: Some(end), _port: port })
     }
 
-    /// Where it listens.
+    /// Returns the address of the proxy.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What goes wrong from now on.
+    /// Sets the fault from now on.
     pub fn set(&self, fault: Fault) {
         self.fault.send_replace(fault);
     }
@@ -96,7 +97,7 @@ async fn accept_all(
     let mut listener = Some(listener);
     loop {
         if *faults.borrow_and_update() == Fault::Refuse {
-            // Without a listener the system refuses by itself.
+            // Without a listener the operating system refuses connections.
             listener = None;
             if faults.changed().await.is_err() {
                 return;
@@ -136,11 +137,11 @@ async fn serve(mut client: TcpStream, target: SocketAddr, faults: watch::Receive
     let (client_read, client_write) = client.split();
     let (server_read, server_write) = server.split();
     let requests = pump(client_read, server_write, Direction::Requests, faults.clone());
-    let answers = pump(server_read, client_write, Direction::Answers, faults.clone());
-    // Either end of a connection ends the whole.
+    let replies = pump(server_read, client_write, Direction::Replies, faults.clone());
+    // The end of either direction ends the connection.
     tokio::select! {
         () = requests => {}
-        () = answers => {}
+        () = replies => {}
     }
     if *faults.borrow() == Fault::Reset {
         reset(&client);
@@ -151,13 +152,13 @@ async fn serve(mut client: TcpStream, target: SocketAddr, faults: watch::Receive
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Requests,
-    Answers,
+    Replies,
 }
 
-/// Passes on what comes, until one side ends or the fault ends it.
+/// Forwards bytes in one direction, until either side closes it or the fault ends it.
 async fn pump(mut from: ReadHalf<'_>, to: WriteHalf<'_>, direction: Direction, mut faults: watch::Receiver<Fault>) {
     let to = Mutex::new(to);
-    let (late, mut due) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let (delayed, mut due) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let writer = async {
         while let Some((at, bytes)) = due.recv().await {
             sleep_until(at).await;
@@ -172,11 +173,11 @@ async fn pump(mut from: ReadHalf<'_>, to: WriteHalf<'_>, direction: Direction, m
             let fault = *faults.borrow_and_update();
             match (fault, direction) {
                 (Fault::Reset, _) => return,
-                (Fault::HalfClose, Direction::Answers) => {
+                (Fault::HalfClose, Direction::Replies) => {
                     let _ = to.lock().await.shutdown().await;
-                    return swallow_for_good(&mut from, &mut buffer).await;
+                    return discard_all(&mut from, &mut buffer).await;
                 }
-                (Fault::BlackHole, _) => return swallow_for_good(&mut from, &mut buffer).await,
+                (Fault::BlackHole, _) => return discard_all(&mut from, &mut buffer).await,
                 _ => {}
             }
             let read = tokio::select! {
@@ -188,11 +189,11 @@ async fn pump(mut from: ReadHalf<'_>, to: WriteHalf<'_>, direction: Direction, m
             };
             let Ok(count @ 1..) = read else { return };
             let delay = match (*faults.borrow(), direction) {
-                (Fault::DropAfterSend, Direction::Answers) => return,
+                (Fault::DropAfterSend, Direction::Replies) => return,
                 (Fault::Delay(delay), _) => delay,
                 _ => Duration::ZERO,
             };
-            if late.send((Instant::now() + delay, buffer[..count].to_vec())).is_err() {
+            if delayed.send((Instant::now() + delay, buffer[..count].to_vec())).is_err() {
                 return;
             }
         }
@@ -203,12 +204,12 @@ async fn pump(mut from: ReadHalf<'_>, to: WriteHalf<'_>, direction: Direction, m
     }
 }
 
-/// Bytes are missing from now on, so that nothing that comes later would make sense.
-async fn swallow_for_good(from: &mut ReadHalf<'_>, buffer: &mut [u8]) {
+/// Discards all bytes until the connection ends. It cannot be used again, because later bytes would be out of context.
+async fn discard_all(from: &mut ReadHalf<'_>, buffer: &mut [u8]) {
     while let Ok(1..) = from.read(buffer).await {}
 }
 
-/// With no time to linger, closing sends a reset.
+/// Makes closing the connection send a reset, by a linger time of zero.
 fn reset(stream: &TcpStream) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }

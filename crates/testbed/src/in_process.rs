@@ -7,19 +7,19 @@ use std::thread::{self, JoinHandle};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-/// A service in this process, on a runtime and a thread of its own, until it is told to stop or dropped.
+/// A service in this process, on its own runtime and thread, until it is stopped or dropped.
 pub struct InProcess<T> {
     runtime: Arc<Runtime>,
     stop: Option<oneshot::Sender<()>>,
     thread: JoinHandle<T>,
 }
 
-/// Ready when the service is to stop.
+/// A future that is ready when the service must stop.
 pub struct StopSignal(oneshot::Receiver<()>);
 
 impl<T: Send + 'static> InProcess<T> {
-    /// Starts a service on a runtime of several threads, if clients of the test are to run there too. `bind` opens its
-    /// listeners, and returns what the test keeps of it and the future that serves until it is told to stop.
+    /// Starts a service on a runtime, which must have several threads if clients of the test run on it too. `bind` opens
+    /// the listeners; it returns a value for the test, and the future that serves until the stop signal.
     pub fn start<K, S>(runtime: Runtime, bind: impl AsyncFnOnce(StopSignal) -> (K, S)) -> (K, InProcess<T>)
     where
         S: Future<Output = T> + Send + 'static,
@@ -32,18 +32,18 @@ impl<T: Send + 'static> InProcess<T> {
         (kept, InProcess { runtime, stop: Some(stop), thread })
     }
 
-    /// What it runs on, for clients that need a runtime.
+    /// Returns the runtime of the service, for clients that need one.
     #[must_use]
     pub fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
     }
 
-    /// Tells it to stop, and does not wait for it.
+    /// Sends the stop signal, without waiting for the end of the service.
     pub fn stop(&mut self) {
         self.stop = None;
     }
 
-    /// Stops it, and waits until it has ended; an error if it has panicked.
+    /// Stops the service, and waits for its end. Returns an error if it panicked.
     pub fn join(mut self) -> thread::Result<T> {
         self.stop();
         self.thread.join()
@@ -54,7 +54,7 @@ impl Future for StopSignal {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // Both a message and its sender's end say it.
+        // Both a message and a dropped sender are the signal.
         Pin::new(&mut self.0).poll(context).map(|_| ())
     }
 }

@@ -1,5 +1,5 @@
-//! Services for tests: real programs on free ports of the loopback, and services in the process of the test. All are
-//! ended when dropped.
+//! Servers for tests: real programs on free loopback ports, and services in the process of the test. Dropping them stops
+//! them.
 
 mod certificates;
 mod child_process;

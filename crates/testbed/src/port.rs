@@ -3,20 +3,19 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::{env, io, process};
 
-/// Below the ports that the system gives to outgoing connections, so that a
-/// server that is started again finds its port free. A cluster's nodes talk to
-/// each other 10,000 above, which is below them too.
+/// Below the ephemeral ports of the system, so that a restarted server finds its port free. The cluster bus port is
+/// 10,000 higher, which is below them too.
 const FIRST: u16 = 12_000;
 const COUNT: u16 = 10_000;
-const CLUSTER_BUS: u16 = 10_000;
+const CLUSTER_BUS_OFFSET: u16 = 10_000;
 
 static TRIED: AtomicU16 = AtomicU16::new(0);
 
-/// A port that no other testbed on this machine uses as long as this lives.
+/// A port that no other testbed on this machine uses until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ReservedPort {
     number: u16,
-    // The lock ends with the file, also when the process is killed.
+    // The lock is released when the file is closed, even if the process is killed.
     _lock: File,
 }
 
@@ -24,17 +23,17 @@ impl ReservedPort {
     pub(crate) fn new() -> io::Result<ReservedPort> {
         let directory = env::temp_dir().join("tollgate-ports");
         fs::create_dir_all(&directory)?;
-        // Processes begin at different places, so that they rarely try the same.
+        // Processes begin at different ports, so that they rarely try the same one.
         let begin = process::id().wrapping_mul(211) % u32::from(COUNT);
         for _ in 0..COUNT {
             let offset = (begin + u32::from(TRIED.fetch_add(1, Ordering::Relaxed))) % u32::from(COUNT);
             let number = FIRST + offset as u16;
             let lock = File::create(directory.join(number.to_string()))?;
-            if lock.try_lock().is_ok() && is_free(number) && is_free(number + CLUSTER_BUS) {
+            if lock.try_lock().is_ok() && is_free(number) && is_free(number + CLUSTER_BUS_OFFSET) {
                 return Ok(ReservedPort { number, _lock: lock });
             }
         }
-        Err(io::Error::other("no port is free"))
+        Err(io::Error::other(format!("no free port from {FIRST} to {}", FIRST + COUNT - 1)))
     }
 
     pub(crate) fn number(&self) -> u16 {

@@ -11,15 +11,15 @@ use crate::directory::TemporaryDirectory;
 use crate::port::ReservedPort;
 use crate::reply::{Reply, ask};
 
-const STARTS_WITHIN: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Which program answers. By default it is Redis, or Valkey where the environment
-/// variable `TOLLGATE_TEST_SERVER` is `valkey`: so the same tests run on both.
+/// The server program. The default is Redis, or Valkey if the environment variable `TOLLGATE_TEST_SERVER` is `valkey`, so
+/// that the same tests run on both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binary {
     /// `redis-server`.
     Redis,
-    /// `valkey-server`: where the environment variable `TOLLGATE_VALKEY` says, or on the path.
+    /// `valkey-server`: at the path in the environment variable `TOLLGATE_VALKEY`, or in `PATH`.
     Valkey,
 }
 
@@ -33,40 +33,40 @@ impl Default for Binary {
 }
 
 impl Binary {
-    /// Where the program is, if it is on this machine.
+    /// Returns the path of the program, if it is installed.
     #[must_use]
     pub fn program(self) -> Option<PathBuf> {
         match self {
-            Binary::Redis => on_the_path("redis-server"),
+            Binary::Redis => find_in_path("redis-server"),
             Binary::Valkey => match env::var_os("TOLLGATE_VALKEY") {
                 Some(path) => Some(PathBuf::from(path)),
-                None => on_the_path("valkey-server"),
+                None => find_in_path("valkey-server"),
             },
         }
     }
 }
 
-fn on_the_path(program: &str) -> Option<PathBuf> {
+fn find_in_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).map(|directory| directory.join(program)).find(|candidate| candidate.is_file())
 }
 
-/// How a server is to be started.
+/// The setup of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RedisSetup<'a> {
-    /// Which program.
+    /// The server program.
     pub binary: Binary,
-    /// More arguments, such as `--maxmemory 10mb`.
+    /// Additional arguments, such as `--maxmemory 10mb`.
     pub arguments: &'a [&'a str],
-    /// The password of its default user.
+    /// The password of the default user.
     pub password: Option<&'a str>,
-    /// Listens for TLS too, with these certificates. It does not ask for a client's.
+    /// The certificates for an additional TLS port. Client certificates are not requested.
     pub certificates: Option<&'a Certificates>,
-    /// Runs as one of the sentinels.
+    /// Whether it runs as a sentinel.
     pub sentinel: bool,
 }
 
-/// One server without persistence, ended when dropped.
+/// One server without persistence, killed when dropped.
 #[derive(Debug)]
 pub struct RedisServer {
     process: ChildProcess,
@@ -79,24 +79,24 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts the default program on a free port, with more arguments such as `--maxmemory 10mb`.
+    /// Starts the default program on a free port, with additional arguments such as `--maxmemory 10mb`.
     pub fn start(arguments: &[&str]) -> io::Result<RedisServer> {
         RedisServer::start_with(RedisSetup { arguments, ..RedisSetup::default() })
     }
 
-    /// Starts a server on a free port, and waits until it answers.
+    /// Starts a server on a free port, and waits until it replies.
     pub fn start_with(setup: RedisSetup<'_>) -> io::Result<RedisServer> {
         let program = setup.binary.program().ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotFound,
-                format!("{:?} is not on this machine (Debian: apt-get install redis-server)", setup.binary),
+                format!("{:?} is not installed (Debian: apt-get install redis-server)", setup.binary),
             )
         })?;
         let port = ReservedPort::new()?;
         let directory = TemporaryDirectory::new("redis")?;
         let mut arguments = Vec::new();
         if setup.sentinel {
-            // A sentinel writes to its configuration, so it must have one.
+            // A sentinel rewrites its configuration, so it needs a file.
             let configuration = directory.path().join("sentinel.conf");
             fs::write(&configuration, "")?;
             arguments.extend([configuration.display().to_string(), "--sentinel".to_owned()]);
@@ -125,70 +125,70 @@ impl RedisServer {
         let process = spawn(&program, &arguments, directory.path())?;
         let password = setup.password.map(str::to_owned);
         let mut server = RedisServer { process, program, arguments, password, port, tls_port, directory };
-        server.wait_until_it_answers()?;
+        server.wait_until_ready()?;
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Returns the address of the server.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.number()))
     }
 
-    /// Where it listens for TLS, if it does.
+    /// Returns the address of the TLS port, if there is one.
     #[must_use]
     pub fn tls_address(&self) -> Option<SocketAddr> {
         self.tls_port.as_ref().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port.number())))
     }
 
-    /// What it has written to its log.
+    /// Returns the content of the server's log.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
-    /// Asks it something, as its default user.
+    /// Sends a command as the default user.
     pub fn command(&self, command: &[&str]) -> io::Result<Reply> {
         ask(self.address(), self.password.as_deref(), command)
     }
 
-    /// The password that [`command`](RedisServer::command) gives from now on.
+    /// Sets the password that [`command`](RedisServer::command) uses from now on.
     pub fn use_password(&mut self, password: Option<&str>) {
         self.password = password.map(str::to_owned);
     }
 
-    /// Ends it without a warning, as a loss of power does.
+    /// Kills the server with SIGKILL, so that it cannot clean up.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()
     }
 
-    /// Stops it where it is: it keeps its connections and says nothing.
+    /// Pauses the server with SIGSTOP: it keeps its connections and sends no replies.
     pub fn pause(&self) -> io::Result<()> {
         self.process.signal("STOP")
     }
 
-    /// Lets it go on after [`pause`](RedisServer::pause).
+    /// Continues the server after [`pause`](RedisServer::pause).
     pub fn resume(&self) -> io::Result<()> {
         self.process.signal("CONT")
     }
 
-    /// Starts it again on the same port, after [`kill`](RedisServer::kill).
+    /// Restarts the server on the same port, after [`kill`](RedisServer::kill).
     pub fn restart(&mut self) -> io::Result<()> {
         let _ = self.kill();
         self.process = spawn(&self.program, &self.arguments, self.directory.path())?;
-        self.wait_until_it_answers()
+        self.wait_until_ready()
     }
 
-    fn wait_until_it_answers(&mut self) -> io::Result<()> {
+    fn wait_until_ready(&mut self) -> io::Result<()> {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.process.ended()? {
                 return Err(io::Error::other(format!("the server ended with {status}: {}", self.log())));
             }
-            // Also an error answers: whoever asks for a password is there.
+            // An error reply counts too: a server that requires a password is ready.
             match self.command(&["PING"]) {
                 Ok(_) => return Ok(()),
-                Err(error) if begun.elapsed() > STARTS_WITHIN => return Err(error),
+                Err(error) if begun.elapsed() > START_TIMEOUT => return Err(error),
                 Err(_) => sleep(Duration::from_millis(5)),
             }
         }

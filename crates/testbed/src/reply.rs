@@ -2,25 +2,25 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a server answered.
+/// A reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A number.
+    /// An integer.
     Integer(i64),
-    /// A text, whether it was sent as a simple or as a bulk string.
+    /// A simple string or a bulk string.
     Text(String),
-    /// Nothing.
+    /// A null bulk string or array.
     Nil,
-    /// A refusal, with its code.
+    /// An error, beginning with its code.
     Error(String),
-    /// Several.
+    /// An array.
     Array(Vec<Reply>),
 }
 
 impl Reply {
-    /// The text, if it is one.
+    /// Returns the text of a string.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self {
@@ -30,12 +30,11 @@ impl Reply {
     }
 }
 
-/// Asks a server over a connection of its own, after giving a password if there
-/// is one. This is a second, simpler client, so that a test does not trust the
-/// one it tests.
+/// Sends a command over a new connection, after `AUTH` if there is a password. This is a second, simpler client, so that a
+/// test does not rely on the client that it tests.
 pub fn ask(address: SocketAddr, password: Option<&str>, command: &[&str]) -> io::Result<Reply> {
     let stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
+    stream.set_read_timeout(Some(READ_TIMEOUT))?;
     let mut stream = BufReader::new(stream);
     if let Some(password) = password {
         send(stream.get_mut(), &["AUTH", password])?;
@@ -59,9 +58,9 @@ fn receive(stream: &mut BufReader<TcpStream>) -> io::Result<Reply> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
     let line = line.trim_end();
-    let nonsense = || io::Error::new(io::ErrorKind::InvalidData, format!("a server answered {line:?}"));
-    let (kind, rest) = line.split_at_checked(1).ok_or_else(nonsense)?;
-    let number = || rest.parse::<i64>().map_err(|_| nonsense());
+    let malformed = || io::Error::new(io::ErrorKind::InvalidData, format!("malformed reply {line:?}"));
+    let (kind, rest) = line.split_at_checked(1).ok_or_else(malformed)?;
+    let number = || rest.parse::<i64>().map_err(|_| malformed());
     Ok(match kind {
         "+" => Reply::Text(rest.to_owned()),
         "-" => Reply::Error(rest.to_owned()),
@@ -79,6 +78,6 @@ fn receive(stream: &mut BufReader<TcpStream>) -> io::Result<Reply> {
             Ok(length) => Reply::Array((0..length).map(|_| receive(stream)).collect::<io::Result<_>>()?),
             Err(_) => Reply::Nil,
         },
-        _ => return Err(nonsense()),
+        _ => return Err(malformed()),
     })
 }

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use crate::redis::{RedisServer, RedisSetup};
 use crate::reply::Reply;
 
-const SETTLES_WITHIN: Duration = Duration::from_secs(60);
+/// The timeout until the sentinels know each other.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 const SENTINELS: usize = 3;
 
-/// A primary, its replica, and three sentinels that notice a dead primary after half a second.
+/// A primary, its replica, and three sentinels that detect a dead primary after half a second.
 #[derive(Debug)]
 pub struct SentinelTrio {
     servers: Vec<RedisServer>,
@@ -17,10 +18,10 @@ pub struct SentinelTrio {
 }
 
 impl SentinelTrio {
-    /// The name under which the sentinels know the primary.
+    /// The name under which the sentinels monitor the primary.
     pub const PRIMARY: &'static str = "tollgate-primary";
 
-    /// Starts them, and waits until every sentinel knows all others.
+    /// Starts all servers, and waits until every sentinel knows the others.
     pub fn start() -> io::Result<SentinelTrio> {
         let primary = RedisServer::start(&["--repl-diskless-sync-delay", "0"])?;
         let port = primary.address().port().to_string();
@@ -35,31 +36,34 @@ impl SentinelTrio {
             sentinels.push(sentinel);
         }
         let trio = SentinelTrio { servers: vec![primary, replica], sentinels };
-        trio.wait_until_all_are_known()?;
+        trio.wait_until_ready()?;
         Ok(trio)
     }
 
-    /// Where the sentinels listen.
+    /// Returns the addresses of the sentinels.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sentinels.iter().map(RedisServer::address).collect()
     }
 
-    /// The first primary, and what was its replica.
+    /// Returns the initial primary, then the initial replica.
     pub fn servers(&mut self) -> &mut [RedisServer] {
         &mut self.servers
     }
 
-    /// The sentinels.
+    /// Returns the sentinels.
     pub fn sentinels(&mut self) -> &mut [RedisServer] {
         &mut self.sentinels
     }
 
-    fn wait_until_all_are_known(&self) -> io::Result<()> {
+    fn wait_until_ready(&self) -> io::Result<()> {
         let begun = Instant::now();
         while !self.sentinels.iter().all(knows_the_others) {
-            if begun.elapsed() > SETTLES_WITHIN {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the sentinels did not find each other"));
+            if begun.elapsed() > SETTLE_TIMEOUT {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the sentinels did not discover each other in time",
+                ));
             }
             sleep(Duration::from_millis(20));
         }
@@ -67,25 +71,26 @@ impl SentinelTrio {
     }
 }
 
+/// Returns whether a sentinel knows the primary, the replica and the other sentinels.
 fn knows_the_others(sentinel: &RedisServer) -> bool {
     let Ok(Reply::Array(fields)) = sentinel.command(&["SENTINEL", "MASTER", SentinelTrio::PRIMARY]) else {
         return false;
     };
     let field = |name: &str| {
-        let place = fields.iter().position(|field| field.text() == Some(name))?;
-        fields.get(place + 1)?.text()
+        let at = fields.iter().position(|field| field.text() == Some(name))?;
+        fields.get(at + 1)?.text()
     };
     field("num-slaves") == Some("1")
         && field("num-other-sentinels") == Some("2")
         && field("flags") == Some("master")
-        && replica_is_in_order(sentinel)
+        && is_replica_connected(sentinel)
 }
 
-/// A replica that was never asked for its state cannot be promoted.
-fn replica_is_in_order(sentinel: &RedisServer) -> bool {
+/// Returns whether the sentinel has read the state of the replica. Otherwise it cannot be promoted.
+fn is_replica_connected(sentinel: &RedisServer) -> bool {
     let reply = sentinel.command(&["SENTINEL", "REPLICAS", SentinelTrio::PRIMARY]);
     let Ok(Reply::Array(replicas)) = reply else { return false };
     let Some(Reply::Array(fields)) = replicas.first() else { return false };
-    let place = fields.iter().position(|field| field.text() == Some("master-link-status"));
-    place.and_then(|place| fields.get(place + 1)).and_then(Reply::text) == Some("ok")
+    let at = fields.iter().position(|field| field.text() == Some("master-link-status"));
+    at.and_then(|at| fields.get(at + 1)).and_then(Reply::text) == Some("ok")
 }

@@ -1,5 +1,5 @@
-//! The servers do what the tests that use them rely on.
-// Figures are printed for who wants to see them.
+//! Tests of the properties of the servers that other tests rely on.
+// They print measurements; `--nocapture` shows them.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::io::{ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ use tollgate_testbed::{
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 #[test]
-fn a_killed_server_comes_back_empty_on_the_same_port() {
+fn killed_server_restarts_empty_on_the_same_port() {
     let mut server = RedisServer::start(&[]).unwrap();
     let address = server.address();
     server.command(&["SET", "a", "1"]).unwrap();
@@ -25,7 +25,7 @@ fn a_killed_server_comes_back_empty_on_the_same_port() {
 }
 
 #[test]
-fn a_paused_server_says_nothing_until_it_resumes() {
+fn paused_server_sends_no_reply_until_it_resumes() {
     let server = RedisServer::start(&[]).unwrap();
     server.pause().unwrap();
     let mut stream = TcpStream::connect(server.address()).unwrap();
@@ -38,7 +38,7 @@ fn a_paused_server_says_nothing_until_it_resumes() {
 }
 
 #[test]
-fn a_password_is_asked_for() {
+fn server_with_a_password_rejects_commands_without_it() {
     let setup = RedisSetup { password: Some("geheim"), ..RedisSetup::default() };
     let server = RedisServer::start_with(setup).unwrap();
     assert_eq!(server.command(&["PING"]).unwrap(), Reply::Text("PONG".to_owned()));
@@ -48,7 +48,7 @@ fn a_password_is_asked_for() {
 }
 
 #[test]
-fn a_server_with_certificates_listens_twice() {
+fn server_with_certificates_also_listens_for_tls() {
     let certificates = Certificates::new().unwrap();
     let setup = RedisSetup { certificates: Some(&certificates), ..RedisSetup::default() };
     let server = RedisServer::start_with(setup).unwrap();
@@ -56,7 +56,7 @@ fn a_server_with_certificates_listens_twice() {
 }
 
 #[test]
-fn valkey_is_started_where_it_is() {
+fn valkey_is_started_if_installed() {
     if Binary::Valkey.program().is_none() {
         return;
     }
@@ -66,7 +66,7 @@ fn valkey_is_started_where_it_is() {
 }
 
 #[test]
-fn the_program_is_the_one_that_the_environment_names() {
+fn environment_selects_the_default_program() {
     let server = RedisServer::start(&[]).unwrap();
     let Reply::Text(info) = server.command(&["INFO", "server"]).unwrap() else { panic!("no text") };
     let wanted = std::env::var("TOLLGATE_TEST_SERVER").is_ok_and(|name| name == "valkey");
@@ -74,7 +74,7 @@ fn the_program_is_the_one_that_the_environment_names() {
 }
 
 #[test]
-fn a_cluster_moves_slots_and_replaces_the_dead() {
+fn cluster_migrates_slots_and_replaces_dead_primaries() {
     let begun = Instant::now();
     let mut cluster = RedisCluster::start().unwrap();
     println!("a cluster starts in {:?}", begun.elapsed());
@@ -111,7 +111,7 @@ fn sentinels_replace_a_dead_primary() {
 }
 
 #[test]
-fn a_proxy_goes_wrong_as_it_is_told() {
+fn proxy_injects_each_fault() {
     let server = RedisServer::start(&[]).unwrap();
     let proxy = FaultProxy::start(server.address()).unwrap();
     let connect = || {
@@ -119,37 +119,37 @@ fn a_proxy_goes_wrong_as_it_is_told() {
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         stream
     };
-    let answer = |stream: &mut TcpStream| {
+    let ping = |stream: &mut TcpStream| {
         stream.write_all(PING).and_then(|()| stream.read(&mut [0; 8])).map_err(|error| error.kind())
     };
 
     let mut stream = connect();
-    assert_eq!(answer(&mut stream), Ok(7));
+    assert_eq!(ping(&mut stream), Ok(7));
 
     proxy.set(Fault::Delay(Duration::from_millis(30)));
     let begun = Instant::now();
-    assert_eq!(answer(&mut stream), Ok(7));
+    assert_eq!(ping(&mut stream), Ok(7));
     assert!(begun.elapsed() >= Duration::from_millis(60));
 
     proxy.set(Fault::Refuse);
-    assert_eq!(answer(&mut stream), Ok(7));
+    assert_eq!(ping(&mut stream), Ok(7));
     let begun = Instant::now();
     while TcpStream::connect(proxy.address()).is_ok() {
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
 
     proxy.set(Fault::BlackHole);
-    assert_eq!(answer(&mut stream), Err(ErrorKind::WouldBlock));
+    assert_eq!(ping(&mut stream), Err(ErrorKind::WouldBlock));
 
     proxy.set(Fault::Pass);
     let mut stream = connect();
-    assert_eq!(answer(&mut stream), Ok(7));
+    assert_eq!(ping(&mut stream), Ok(7));
     proxy.set(Fault::HalfClose);
     assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
 
     proxy.set(Fault::Pass);
     let mut stream = connect();
-    assert_eq!(answer(&mut stream), Ok(7));
+    assert_eq!(ping(&mut stream), Ok(7));
     proxy.set(Fault::Reset);
     assert_eq!(stream.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionReset);
 

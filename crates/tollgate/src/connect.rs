@@ -1,4 +1,4 @@
-//! A policy's settings of a shared store, made into one.
+//! Opens the shared store that a policy configures.
 
 use std::error::Error;
 use std::fmt;
@@ -8,60 +8,66 @@ use std::time::Duration;
 
 use tollgate_policy::CheckedPolicy;
 use tollgate_policy::model::{self, RedisSettings, Secret};
-use tollgate_redis::{Password, RedisOptions, RedisStore, StoreEvent, StoreSettings, TlsOptions};
+use tollgate_policy::pem::certificate_problem;
+use tollgate_redis::{Password, RedisOptions, RedisStore, RedisStoreSettings, StoreEvent, TlsOptions};
 
 use crate::limiter::{AsyncLimiter, LimiterError};
 
-/// Why a policy's shared store cannot be had.
+/// Why the shared store of a policy cannot be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The password is not where the policy says.
+    /// The password cannot be read.
     Password {
-        /// Where it should be.
+        /// Its source: an environment variable or a file.
         secret: Secret,
-        /// What is wrong there.
+        /// The error.
         why: String,
     },
-    /// The settings cannot be used.
+    /// The settings are not valid.
     Settings(Box<dyn Error + Send + Sync>),
 }
 
 impl AsyncLimiter {
-    /// A limiter for a policy whose counters are on Redis, Valkey or a cluster
-    /// of them. It must be called within a tokio runtime, which carries the
-    /// connections, and does not wait for them: until a server answers, each
-    /// rule does what its `on_failure` says.
+    /// Creates a limiter for a policy whose counters are on Redis, Valkey or Redis Cluster.
     ///
-    /// `on_change` hears when servers fail and when they are back.
+    /// Call it within a tokio runtime, which runs the connections. It does not wait for them: until a server replies,
+    /// each rule applies its `on_failure` mode. `on_event` is called when servers fail and when they recover.
     pub fn connect(
         policy: &CheckedPolicy,
-        on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
+        on_event: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<AsyncLimiter, LimiterError> {
         let model::StoreSettings::Redis(settings) = &policy.store else { return Err(LimiterError::OtherStore) };
-        let store = redis_store(settings, on_change).map_err(LimiterError::Connect)?;
+        let store = redis_store(settings, on_event).map_err(LimiterError::Connect)?;
         AsyncLimiter::with_store(policy, store)
     }
 }
 
-/// The shared store that a policy's settings describe. It must be opened within
-/// a tokio runtime, which carries the connections, and does not wait for them.
+/// Opens the shared store that a policy configures, within a tokio runtime. It does not wait for connections.
 pub fn redis_store(
     settings: &RedisSettings,
-    on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
+    on_event: impl Fn(StoreEvent) + Send + Sync + 'static,
 ) -> Result<RedisStore, ConnectError> {
     let options = options(settings)?;
-    RedisStore::connect(&options, store_settings(settings), on_change).map_err(ConnectError::Settings)
+    let connected = RedisStore::connect(&options, store_settings(settings), on_event);
+    connected.map_err(|error| ConnectError::Settings(authority_problem(settings).map_or(error, Into::into)))
+}
+
+/// Returns what is wrong with the file of trusted authorities, with its line; the TLS library's error has none.
+fn authority_problem(settings: &RedisSettings) -> Option<String> {
+    let file = settings.tls_ca.as_ref().filter(|_| settings.tls)?;
+    let problem = certificate_problem(&std::fs::read(file).ok()?)?;
+    Some(format!("the file {file} {}; {}", problem.what, problem.hint))
 }
 
 fn options(settings: &RedisSettings) -> Result<RedisOptions, ConnectError> {
     let nodes = settings.nodes.clone();
     let mut options = match settings.mode {
-        model::RedisMode::Standalone => RedisOptions { nodes, ..RedisOptions::standalone("") },
-        model::RedisMode::Sentinel => {
+        model::RedisTopology::Standalone => RedisOptions { nodes, ..RedisOptions::standalone("") },
+        model::RedisTopology::Sentinel => {
             RedisOptions::sentinel(nodes, settings.sentinel_primary.clone().unwrap_or_default())
         }
-        model::RedisMode::Cluster => RedisOptions::cluster(nodes),
+        model::RedisTopology::Cluster => RedisOptions::cluster(nodes),
     };
     options.username = settings.username.clone();
     options.password = settings.password.as_ref().map(password).transpose()?;
@@ -72,13 +78,13 @@ fn options(settings: &RedisSettings) -> Result<RedisOptions, ConnectError> {
     Ok(options)
 }
 
-fn store_settings(settings: &RedisSettings) -> StoreSettings {
-    StoreSettings {
+fn store_settings(settings: &RedisSettings) -> RedisStoreSettings {
+    RedisStoreSettings {
         prefix: settings.prefix.clone(),
         deadline: Duration::from_nanos(settings.deadline_ns),
-        // Another one for each instance, so that they do not all probe at once.
+        // Different for each instance, so that they do not probe at the same time.
         seed: RandomState::new().hash_one(()),
-        ..StoreSettings::default()
+        ..RedisStoreSettings::default()
     }
 }
 
@@ -89,7 +95,7 @@ fn password(secret: &Secret) -> Result<Password, ConnectError> {
     };
     let error = |why: String| ConnectError::Password { secret: secret.clone(), why };
     let text = found.map_err(error)?;
-    // Editors end a file with a line.
+    // Editors end a file with a newline.
     let text = text.trim_end_matches(['\r', '\n']);
     if text.is_empty() {
         return Err(error("it is empty".to_owned()));

@@ -1,5 +1,7 @@
-//! What the README shows of Rust is what is tested.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! The Rust code in the README is the tested example.
+#![allow(clippy::unwrap_used, reason = "a helper that fails ends its test")]
+
+use std::time::Duration;
 
 /// The lines that a reader sees of each block of Rust code.
 fn examples(text: &str, fence: &str) -> Vec<Vec<String>> {
@@ -13,15 +15,15 @@ fn examples(text: &str, fence: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_readme_shows_the_tested_example() {
+fn readme_shows_the_tested_example() {
     let documented = examples(include_str!("../src/lib.rs"), "```");
     let shown = examples(include_str!("../../../README.md"), "```rust");
-    assert_eq!(shown.len(), 2, "the README has two examples: the layer, and a limiter that is asked directly");
-    assert_eq!(shown[1], documented[0]);
+    assert_eq!(shown.len(), 3, "the README has three examples: the layer, a limit per key, and a limiter with rules");
+    assert_eq!(shown[1..], documented[..2]);
 }
 
 #[test]
-fn the_readme_shows_what_the_example_does() {
+fn readme_shows_the_output_of_the_example() {
     let shown = &examples(include_str!("../../../README.md"), "```rust")[0];
     let example = include_str!("../../../examples/axum-hello/src/lib.rs");
     for piece in [
@@ -38,11 +40,11 @@ fn passed_in_a_minute(algorithm: tollgate::AlgorithmKind) -> usize {
     let clock = tollgate::ManualClock::at(1_800_000_000_000_000_000);
     let only = tollgate::rule("per-ip").limit("100/min").algorithm(algorithm);
     let limiter = tollgate::Limiter::builder().rule(only).build_with_clock(clock.clone()).unwrap();
-    let at_once = [0; 300].into_iter();
+    let at_once = [Duration::ZERO; 300].into_iter();
     // The minute ends before its last instant.
-    let later = [50_000_000; 1_199].into_iter();
-    let passed = at_once.chain(later).filter(|pause_ns| {
-        clock.advance(*pause_ns);
+    let later = [Duration::from_millis(50); 1_199].into_iter();
+    let passed = at_once.chain(later).filter(|pause| {
+        clock.advance(*pause);
         limiter.check(&tollgate::Request::from_peer(None)).is_allowed()
     });
     passed.count()
@@ -54,11 +56,11 @@ fn readme_says_how_many_of_100_a_minute_pass_in_one_minute() {
     let readme: Vec<&str> = include_str!("../../../README.md").split_whitespace().collect();
     let readme = readme.join(" ");
     for said in [
-        "so up to 200 in one minute.",
-        "For at most 100 in any minute add `.algorithm(AlgorithmKind::SlidingWindowLog)`",
+        "so up to 200 requests can pass within one minute.",
+        "For at most 100 requests in any minute, add `.algorithm(AlgorithmKind::SlidingWindowLog)`",
     ] {
         assert!(readme.contains(said), "{said}");
     }
-    // The 200th comes back at the very end of the minute, which belongs to the next.
+    // The 200th token refills at the very end of the minute, which belongs to the next.
     assert_eq!((passed_in_a_minute(TokenBucket), passed_in_a_minute(SlidingWindowLog)), (199, 100));
 }

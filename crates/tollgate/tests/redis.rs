@@ -5,10 +5,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tollgate::fields::Field;
+use tollgate::redis::RedisStore;
 use tollgate::redis::StoreEvent;
-use tollgate::{
-    Action, AsyncLimiter, Charge, Field, LimitOptions, LimiterError, Quota, RedisStore, Request, Source, Store,
-};
+use tollgate::store::{Charge, LimitOptions, Source, Store};
+use tollgate::{Action, AsyncLimiter, LimiterError, Quota, Request, TokioTimer};
 use tollgate_testbed::{RedisServer, Reply};
 
 const RULES: &str = "
@@ -56,12 +57,12 @@ fn policy(server: &RedisServer) -> String {
     format!("{RULES}{store}{}\"] }} }}\n", server.address())
 }
 
-/// A limiter that has reached its server, and what it said about it.
+/// Returns a limiter that has reached its server, and its store events.
 async fn connect(policy: &str) -> (AsyncLimiter, Arc<Mutex<Vec<StoreEvent>>>) {
     let loaded = tollgate::policy::parse(policy, "policy", None).unwrap();
     let events = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&events);
-    let limiter = AsyncLimiter::connect(&loaded.policy, move |event| heard.lock().unwrap().push(event)).unwrap();
+    let received = Arc::clone(&events);
+    let limiter = AsyncLimiter::connect(&loaded.policy, move |event| received.lock().unwrap().push(event)).unwrap();
     until("the server is reached", || limiter.store_as::<RedisStore>().unwrap().is_ready()).await;
     (limiter, events)
 }
@@ -87,18 +88,18 @@ async fn two_instances_count_together() {
     let (other, _) = connect(&policy(&server)).await;
     let alice = [("user", "alice")];
     for (limiter, remaining) in [(&one, 2), (&other, 1), (&one, 0)] {
-        let verdict = limiter.decide(&request("/", &alice)).await;
+        let verdict = limiter.check(&request("/", &alice)).await;
         assert_eq!((verdict.is_allowed(), verdict.source()), (true, Source::Exact));
         assert_eq!(verdict.deciding().unwrap().decision.remaining, remaining);
     }
-    let refused = other.decide(&request("/", &alice)).await;
+    let refused = other.check(&request("/", &alice)).await;
     assert_eq!((refused.status(), refused.rule(), refused.source()), (429, Some("per-user"), Source::Exact));
     assert!(refused.retry_after().unwrap() > Duration::from_secs(3500));
     // The refusal is known by now.
-    let known = other.decide(&request("/", &alice)).await;
+    let known = other.check(&request("/", &alice)).await;
     assert_eq!((known.status(), known.rule(), known.source()), (429, Some("per-user"), Source::Cached));
     assert!(known.retry_after().unwrap() <= refused.retry_after().unwrap());
-    assert!(one.decide(&request("/", &[("user", "bob")])).await.is_allowed());
+    assert!(one.check(&request("/", &[("user", "bob")])).await.is_allowed());
 }
 
 #[tokio::test]
@@ -115,7 +116,7 @@ async fn shadow_rule_with_several_limits_counts_as_if_it_were_enforced() {
     let alice = [("user", "alice")];
     let mut remaining = Vec::new();
     for _ in 0..3 {
-        let verdict = limiter.decide(&request("/", &alice)).await;
+        let verdict = limiter.check(&request("/", &alice)).await;
         assert!(verdict.is_allowed());
         remaining.push(verdict.states().iter().map(|state| state.decision.remaining).collect::<Vec<_>>());
     }
@@ -124,7 +125,7 @@ async fn shadow_rule_with_several_limits_counts_as_if_it_were_enforced() {
 
 /// Amounts that no double holds exactly are among them.
 #[tokio::test]
-async fn costs_above_the_largest_limit_are_refused_for_ever_by_every_algorithm() {
+async fn cost_above_the_largest_limit_never_passes_under_any_algorithm() {
     let server = RedisServer::start(&[]).unwrap();
     for algorithm in ["token-bucket", "leaky-bucket", "fixed-window", "sliding-window-counter"] {
         let policy = format!(
@@ -135,38 +136,37 @@ async fn costs_above_the_largest_limit_are_refused_for_ever_by_every_algorithm()
         let (limiter, _) = connect(&policy).await;
         let ask = |cost| Request { cost, ..request("/", &[]) };
         for cost in [1_000_000_000_001, (1 << 53) + 1, u64::MAX] {
-            let never = limiter.decide(&ask(cost)).await;
+            let never = limiter.check(&ask(cost)).await;
             let told = (never.status(), never.retry_after(), never.is_impossible());
             assert_eq!(told, (429, None, true), "{cost} under {algorithm}");
         }
-        assert_eq!(limiter.decide(&ask(1_000_000_000_000)).await.status(), 200, "{algorithm}");
+        assert_eq!(limiter.check(&ask(1_000_000_000_000)).await.status(), 200, "{algorithm}");
     }
 }
 
 #[tokio::test]
-async fn those_who_go_on_are_warned_rejected_and_blocked_by_all_instances() {
+async fn repeated_violations_are_warned_rejected_and_blocked_across_instances() {
     let server = RedisServer::start(&[]).unwrap();
     let (one, _) = connect(&policy(&server)).await;
     let (other, _) = connect(&policy(&server)).await;
     let alice = [("user", "alice")];
     let mut actions = Vec::new();
     for limiter in [&one, &other, &one, &other, &one] {
-        actions.push(limiter.decide(&request("/login", &alice)).await.action());
+        actions.push(limiter.check(&request("/login", &alice)).await.action());
     }
     assert_eq!(actions, [Action::Allow, Action::Warn, Action::Reject, Action::Block, Action::Block]);
 }
 
-/// An instance that counts alone grants a share of the limit, and says so wherever it names the limit.
 /// For three spans of a second and more, without a pause.
 #[tokio::test]
-async fn key_that_goes_on_is_warned_first_times_among_all_instances() {
+async fn violations_get_the_first_warnings_across_instances() {
     let server = RedisServer::start(&[]).unwrap();
     let rule =
         "{ name: warns, key: client_ip, limit: 1/h, on_limit: [ { first: 2, action: warn }, { then: reject } ] }";
     let store = format!("store: {{ redis: {{ deadline: 2s, nodes: [\"{}\"] }} }}", server.address());
     let mut loaded =
         tollgate::policy::parse(&format!("version: 1\nrules: [ {rule} ]\n{store}\n"), "policy", None).unwrap();
-    let mut changed = tollgate::Policy::clone(&loaded.policy);
+    let mut changed = tollgate::policy::Policy::clone(&loaded.policy);
     changed.rules[0].on_limit.as_mut().unwrap().span_ns = 1_000_000_000;
     loaded.policy = changed.check().unwrap();
     let limiters = [0, 1].map(|_| AsyncLimiter::connect(&loaded.policy, |_| {}).unwrap());
@@ -179,7 +179,7 @@ async fn key_that_goes_on_is_warned_first_times_among_all_instances() {
     let (mut warned, mut longest_pause) = (0, Duration::ZERO);
     while begun.elapsed() < Duration::from_millis(3_500) {
         for limiter in &limiters {
-            warned += usize::from(limiter.decide(&request).await.action() == Action::Warn);
+            warned += usize::from(limiter.check(&request).await.action() == Action::Warn);
             longest_pause = longest_pause.max(last.elapsed());
             last = Instant::now();
         }
@@ -190,19 +190,20 @@ async fn key_that_goes_on_is_warned_first_times_among_all_instances() {
     limiters[0].reset_key("warns", "203.0.113.9").await.unwrap();
     let mut again = 0;
     for _ in 0..5 {
-        again += usize::from(limiters[0].decide(&request).await.action() == Action::Warn);
+        again += usize::from(limiters[0].check(&request).await.action() == Action::Warn);
     }
     assert_eq!(again, 2, "the key is as if untouched");
 }
 
+/// An instance without the shared store grants a share of the limit, and every reported limit is that share.
 #[tokio::test]
-async fn the_share_of_an_instance_alone_is_the_limit_that_it_tells() {
+async fn fallback_share_is_the_reported_limit() {
     let server = RedisServer::start(&[]).unwrap();
     let (limiter, _) = connect(&policy(&server)).await;
     let alice = [("user", "alice")];
     let told = async || {
         let mut fields = Vec::new();
-        let verdict = limiter.decide(&request("/", &alice)).await;
+        let verdict = limiter.check(&request("/", &alice)).await;
         verdict.fields(|field, value| {
             if matches!(field, Field::RateLimitPolicy | Field::XRateLimitLimit) {
                 fields.push(value.to_owned());
@@ -219,23 +220,23 @@ async fn the_share_of_an_instance_alone_is_the_limit_that_it_tells() {
 
 /// When it begins, when the servers say so, and when an instance remembers it.
 #[tokio::test]
-async fn whoever_is_blocked_is_told_so_by_every_number() {
+async fn blocked_key_reports_the_block_in_every_number() {
     let server = RedisServer::start(&[]).unwrap();
     let (one, _) = connect(&policy(&server)).await;
     let (other, _) = connect(&policy(&server)).await;
     let alice = [("user", "alice")];
-    // With that the other rule is used up, too: only what is wholly known is remembered.
+    // The other rule is used up too: a refusal is remembered only if all keys of the request are known.
     for path in ["/", "/login", "/login", "/login"] {
-        one.decide(&request(path, &alice)).await;
+        one.check(&request(path, &alice)).await;
     }
     let mut sources = Vec::new();
     for limiter in [&one, &other, &other] {
-        let verdict = limiter.decide(&request("/login", &alice)).await;
+        let verdict = limiter.check(&request("/login", &alice)).await;
         let decision = verdict.deciding().unwrap().decision;
         assert_eq!((verdict.action(), verdict.rule()), (Action::Block, Some("login")));
         assert_eq!((decision.limit, decision.remaining), (1, 0));
         assert_eq!(verdict.retry_after(), decision.retry_after().map(Duration::from_nanos));
-        // The limit stands longer than the block.
+        // The limit refuses for longer than the block.
         assert!(verdict.retry_after().unwrap() > Duration::from_secs(3500));
         assert_eq!(verdict.states().len(), 2);
         assert!(Some(decision.reset_after) >= decision.retry_after());
@@ -245,49 +246,47 @@ async fn whoever_is_blocked_is_told_so_by_every_number() {
 }
 
 #[tokio::test]
-async fn a_permit_is_held_for_all_and_let_go_for_all() {
+async fn permit_is_held_and_released_for_all_instances() {
     let server = RedisServer::start(&[]).unwrap();
     let (one, _) = connect(&policy(&server)).await;
     let (other, _) = connect(&policy(&server)).await;
     let alice = [("user", "alice")];
-    let (verdict, permit) = one.admit(&request("/reports", &alice)).await;
-    assert!(verdict.is_allowed());
-    let (refused, _) = other.admit(&request("/reports", &alice)).await;
+    let permit = one.permit(&request("/reports", &alice)).await.unwrap();
+    let refused = other.permit(&request("/reports", &alice)).await.unwrap_err();
     assert_eq!(refused.rule(), Some("reports"));
-    drop(permit);
-    // Letting go is told to the server in its own time.
-    for _ in 0..500 {
-        let (verdict, _) = other.admit(&request("/reports", &alice)).await;
-        if verdict.is_allowed() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    panic!("the permit did not come back");
+    // Another instance finds the released permit by polling.
+    let ann = request("/reports", &alice);
+    let waiting = other.acquire(&ann, Duration::from_secs(30), TokioTimer);
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        drop(permit);
+    };
+    let (acquired, ()) = tokio::join!(waiting, release);
+    assert!(acquired.is_ok());
 }
 
 #[tokio::test]
-async fn without_the_server_each_rule_does_what_it_says_and_all_returns() {
+async fn rules_apply_on_failure_without_the_server_and_recover() {
     let mut server = RedisServer::start(&[]).unwrap();
     let policy = policy(&server).replace("deadline: 2s", "deadline: 200ms");
     let (limiter, events) = connect(&policy).await;
     server.kill().unwrap();
     let alice = [("user", "alice")];
     let bob = [("user", "bob")];
-    let closed = limiter.decide(&request("/closed", &alice)).await;
+    let closed = limiter.check(&request("/closed", &alice)).await;
     assert_eq!((closed.status(), closed.source()), (503, Source::Fallback));
     // Two thirds of 3 an hour.
     let mut statuses = Vec::new();
     for _ in 0..3 {
-        statuses.push(limiter.decide(&request("/", &bob)).await.status());
+        statuses.push(limiter.check(&request("/", &bob)).await.status());
     }
     assert_eq!(statuses, [200, 200, 503], "a refusal for want of the store is never a 429");
     for _ in 0..2 {
-        let open = limiter.decide(&request("/open", &[("user", "carol")])).await;
+        let open = limiter.check(&request("/open", &[("user", "carol")])).await;
         assert_eq!((open.status(), open.source()), (200, Source::Fallback));
     }
     for _ in 0..30 {
-        limiter.decide(&request("/closed", &alice)).await;
+        limiter.check(&request("/closed", &alice)).await;
     }
     until("the breaker opens", || {
         events.lock().unwrap().iter().any(|event| matches!(event, StoreEvent::BreakerOpened { .. }))
@@ -300,19 +299,19 @@ async fn without_the_server_each_rule_does_what_it_says_and_all_returns() {
         if is_back() {
             break;
         }
-        limiter.decide(&request("/closed", &alice)).await;
+        limiter.check(&request("/closed", &alice)).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert!(is_back(), "not within ten seconds");
     // What passed meanwhile is charged with the first exact check: two of three are used.
-    let first = limiter.decide(&request("/", &bob)).await;
+    let first = limiter.check(&request("/", &bob)).await;
     assert_eq!((first.status(), first.source()), (200, Source::Exact));
     assert_eq!(first.deciding().unwrap().decision.remaining, 0);
-    assert_eq!(limiter.decide(&request("/", &bob)).await.status(), 429);
+    assert_eq!(limiter.check(&request("/", &bob)).await.status(), 429);
 }
 
 #[tokio::test]
-async fn a_password_that_is_not_there_is_said_and_not_shown() {
+async fn missing_password_is_reported_without_its_value() {
     let text =
         format!("{RULES}store: {{ redis: {{ nodes: [\"127.0.0.1:1\"], password_env: TOLLGATE_TEST_NO_SUCH }} }}\n");
     let loaded = tollgate::policy::parse(&text, "policy", None).unwrap();
@@ -321,7 +320,7 @@ async fn a_password_that_is_not_there_is_said_and_not_shown() {
     assert!(error.to_string().contains("TOLLGATE_TEST_NO_SUCH"), "{error}");
 }
 
-/// The rule of the access list that the documentation tells people to write.
+/// The ACL rule of the documentation.
 fn documented_access() -> Vec<String> {
     let page = include_str!("../../../docs/redis.md");
     let line = page.lines().find(|line| line.trim().starts_with("ACL SETUSER")).unwrap();
@@ -329,7 +328,7 @@ fn documented_access() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_documented_access_is_enough_and_the_password_comes_from_a_file() {
+async fn documented_acl_suffices_and_password_comes_from_a_file() {
     let server = RedisServer::start(&[]).unwrap();
     let access = documented_access();
     server.command(&access.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
@@ -339,11 +338,11 @@ async fn the_documented_access_is_enough_and_the_password_comes_from_a_file() {
     let store = format!("username: tollgate, password_file: \"{}\"", file.display());
     let (limiter, _) = connect(&policy(&server).replace("deadline: 2s", &format!("deadline: 2s, {store}"))).await;
     let alice = [("user", "alice")];
-    let verdict = limiter.decide(&request("/login", &alice)).await;
+    let verdict = limiter.check(&request("/login", &alice)).await;
     assert_eq!((verdict.is_allowed(), verdict.source()), (true, Source::Exact));
-    assert_eq!(limiter.decide(&request("/login", &alice)).await.action(), Action::Warn);
-    // Several buckets in one slot are read at once, and an operator's changes are told to others.
-    let buckets = limiter.decide(&request("/buckets", &alice)).await;
+    assert_eq!(limiter.check(&request("/login", &alice)).await.action(), Action::Warn);
+    // Several buckets in one slot are read in one call, and changes by operators are published.
+    let buckets = limiter.check(&request("/buckets", &alice)).await;
     assert_eq!((buckets.is_allowed(), buckets.source()), (true, Source::Exact));
     limiter.reset_key("per-user", "alice").await.unwrap();
     limiter.override_key("per-user", "alice", "7/h", Duration::from_secs(60)).await.unwrap();
@@ -355,7 +354,7 @@ async fn the_documented_access_is_enough_and_the_password_comes_from_a_file() {
 
 /// The version before named the first limit of a list by its period, too.
 #[tokio::test]
-async fn list_of_limits_counts_together_with_programs_of_the_version_before() {
+async fn list_of_limits_shares_counters_with_the_previous_version() {
     let server = RedisServer::start(&[]).unwrap();
     let list = "
 version: 1
@@ -373,12 +372,13 @@ rules:
     });
     let ask_before = async || {
         let charge = |limit| Charge::new(limit, b"alice", 1);
-        let outcome = limiter.store_as::<RedisStore>().unwrap().decide(&[charge(&before[0]), charge(&before[1])]).await;
+        let outcome =
+            limiter.store_as::<RedisStore>().unwrap().check_all(&[charge(&before[0]), charge(&before[1])]).await;
         (outcome.passed, outcome.decisions[0].remaining)
     };
     let request = Request { identities: &[("user", "alice")], ..Request::from_peer(None) };
     let ask_now = async || {
-        let verdict = limiter.decide(&request).await;
+        let verdict = limiter.check(&request).await;
         (verdict.is_allowed(), verdict.states()[0].decision.remaining)
     };
     for remaining in (0..10).rev() {
@@ -387,7 +387,48 @@ rules:
     }
     assert_eq!(ask_now().await, (false, 0), "the limit is spent for both");
     assert_eq!(ask_before().await, (false, 0), "the limit is spent for both");
-    assert_eq!(limiter.decide(&request).await.states().len(), 2, "one state for each limit of the list");
+    assert_eq!(limiter.check(&request).await.states().len(), 2, "one state for each limit of the list");
     limiter.reset_key("api", "alice").await.unwrap();
     assert_eq!(ask_now().await, (true, 9));
+}
+
+/// Rules that share a budget are decided on Redis as in memory, and operators reach the same counter.
+#[tokio::test]
+async fn budget_decides_equally_on_redis_and_in_memory() {
+    const BUDGETS: &str = "
+version: 1
+identity: { user: { header: X-User, trusted: true } }
+budgets:
+  tokens: { key: user, limit: [20/h, 50/day], algorithm: sliding-window-log }
+rules:
+  - { name: other, budget: tokens }
+  - { name: search, when: { path: /search }, budget: tokens, cost: 2 }
+  - { name: chat, when: { path: /chat/* }, budget: tokens, cost: 5 }
+  - { name: apart, key: path, limit: 12/h, algorithm: sliding-window-log }
+";
+    let server = RedisServer::start(&[]).unwrap();
+    let store = format!("store: {{ redis: {{ deadline: 2s, nodes: [\"{}\"] }} }}\n", server.address());
+    let (shared, _) = connect(&format!("{BUDGETS}{store}")).await;
+    let own = tollgate::Limiter::from_yaml(BUDGETS).unwrap();
+    let users = [[("user", "alice")], [("user", "bob")]];
+    let mut number = 7_u64;
+    for step in 0..60 {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let target = ["/", "/search", "/chat/a", "/chat/b"][(number >> 33) as usize % 4];
+        let request = request(target, &users[(number >> 40) as usize % 2]);
+        let (one, other) = (shared.check(&request).await, own.check(&request));
+        let told = |verdict: &tollgate::Verdict| {
+            let remaining: Vec<u64> = verdict.states().iter().map(|state| state.decision.remaining).collect();
+            (verdict.is_allowed(), verdict.rule().map(str::to_owned), remaining)
+        };
+        assert_eq!(told(&one), told(&other), "{step} {target}");
+    }
+    let used = async |rule: &str| shared.inspect_key(rule, "alice").await.unwrap().counters[0].used();
+    assert_eq!((used("chat").await, used("tokens").await), (used("other").await, used("search").await));
+    assert!(used("chat").await > 0);
+    shared.reset_key("search", "alice").await.unwrap();
+    assert_eq!(used("chat").await, 0);
+    shared.override_key("other", "alice", "100/h", Duration::from_secs(60)).await.unwrap();
+    let remaining = async || shared.check(&request("/chat/c", &users[0])).await.states()[0].decision.remaining;
+    assert_eq!(remaining().await, 95);
 }

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use tollgate::{Action, AsyncLimiter, Limiter, RedisStore, Request, Source, Verdict};
+use tollgate::redis::RedisStore;
+use tollgate::store::Source;
+use tollgate::{Action, AsyncLimiter, Limiter, Request, Verdict};
 use tollgate_testbed::RedisServer;
 
 const HEAD: &str = "version: 1\nidentity:\n  user: { header: X-User, trusted: true }\n";
@@ -27,10 +29,10 @@ fn alice(cost: u64) -> Request<'static> {
     Request { cost, identities: &[("user", "alice")], ..Request::from_peer(None) }
 }
 
-/// Asks until the answer comes from memory.
+/// Repeats the request until the verdict comes from memory.
 async fn remembered(limiter: &AsyncLimiter, cost: u64) -> Verdict {
     for _ in 0..1_000 {
-        let verdict = limiter.decide(&alice(cost)).await;
+        let verdict = limiter.check(&alice(cost)).await;
         assert!(!verdict.is_allowed());
         if verdict.source() == Source::Cached {
             return verdict;
@@ -40,12 +42,12 @@ async fn remembered(limiter: &AsyncLimiter, cost: u64) -> Verdict {
 }
 
 #[tokio::test]
-async fn remembered_refusal_tells_each_cost_its_own_time() {
+async fn remembered_refusal_has_a_time_for_each_cost() {
     let server = RedisServer::start(&[]).unwrap();
     let rules = "rules: [ { name: hourly, key: user, limit: 3/h burst 3 } ]\n";
     let (shared, _) = limiters(&server, rules).await;
     for _ in 0..3 {
-        assert!(shared.decide(&alice(1)).await.is_allowed());
+        assert!(shared.check(&alice(1)).await.is_allowed());
     }
     // A token comes every twenty minutes.
     for (cost, minutes) in [(1, 20), (2, 40), (3, 60)] {
@@ -71,7 +73,7 @@ async fn rule_that_blocks_counts_violations_while_another_refuses() {
     let (shared, memory) = limiters(&server, rules).await;
     let (mut on_redis, mut in_memory) = (0, 0);
     for _ in 0..40 {
-        on_redis += u32::from(shared.decide(&alice(1)).await.action() == Action::Block);
+        on_redis += u32::from(shared.check(&alice(1)).await.action() == Action::Block);
         in_memory += u32::from(memory.check(&alice(1)).action() == Action::Block);
     }
     assert_eq!((on_redis, in_memory), (33, 33));

@@ -1,10 +1,13 @@
-//! An operator's hand on single keys, where several instances share a server.
+//! The admin API for single keys with several instances on one server.
 
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 
-use tollgate::{Action, AsyncLimiter, ChangeError, KeyError, RedisStore, Request, Source};
+use tollgate::limiter::KeyError;
+use tollgate::redis::RedisStore;
+use tollgate::store::{ChangeError, Source};
+use tollgate::{Action, AsyncLimiter, Request};
 use tollgate_testbed::{RedisServer, Reply};
 
 const RULES: &str = "
@@ -57,7 +60,7 @@ async fn until(what: &str, holds: impl AsyncFn() -> bool) {
     panic!("not within ten seconds: {what}");
 }
 
-/// Waits until so many instances listen for what an operator does.
+/// Waits until this number of instances is subscribed to changes by operators.
 async fn until_heard(server: &RedisServer, instances: i64) {
     until("the instances listen", async || {
         let Reply::Array(counted) = server.command(&["PUBSUB", "NUMSUB", "tollgate:\\.board"]).unwrap() else {
@@ -73,7 +76,7 @@ fn request(path: &str) -> Request<'_> {
 }
 
 async fn passes(limiter: &AsyncLimiter, path: &str) -> bool {
-    limiter.decide(&request(path)).await.is_allowed()
+    limiter.check(&request(path)).await.is_allowed()
 }
 
 async fn use_up(limiter: &AsyncLimiter) {
@@ -82,21 +85,21 @@ async fn use_up(limiter: &AsyncLimiter) {
     }
 }
 
-/// Asks until the answer is a remembered refusal.
+/// Repeats the request until the refusal is a remembered one.
 async fn until_refused_from_memory(limiter: &AsyncLimiter, path: &str) {
-    until("the refusal is remembered", async || limiter.decide(&request(path)).await.source() == Source::Cached).await;
+    until("the refusal is remembered", async || limiter.check(&request(path)).await.source() == Source::Cached).await;
 }
 
 #[tokio::test]
-async fn a_reset_reaches_an_instance_that_remembers_a_block() {
+async fn reset_reaches_an_instance_that_remembers_a_block() {
     let server = RedisServer::start(&[]).unwrap();
     let (one, other) = (connect(&policy(&server, "")).await, connect(&policy(&server, "")).await);
     until_heard(&server, 2).await;
-    // With that the other rule is used up, too: only what is wholly known is remembered.
+    // The other rule is used up too: a refusal is remembered only if all keys of the request are known.
     assert!(passes(&one, "/").await);
     let mut actions = Vec::new();
     for limiter in [&one, &other, &one] {
-        actions.push(limiter.decide(&request("/login")).await.action());
+        actions.push(limiter.check(&request("/login")).await.action());
     }
     assert_eq!(actions, [Action::Allow, Action::Warn, Action::Block]);
     for limiter in [&one, &other] {
@@ -106,14 +109,14 @@ async fn a_reset_reaches_an_instance_that_remembers_a_block() {
     }
     one.reset_key("login", "alice").await.unwrap();
     one.reset_key("per-user", "alice").await.unwrap();
-    assert_eq!(one.decide(&request("/login")).await.action(), Action::Allow, "at once where it was done");
+    assert_eq!(one.check(&request("/login")).await.action(), Action::Allow, "at once where it was done");
     until("the other lets pass", async || passes(&other, "/").await).await;
     // The one that passed above has used it up again, which is not a block.
-    assert_eq!(other.look(&request("/login")).await.action(), Action::Warn);
+    assert_eq!(other.peek(&request("/login")).await.action(), Action::Warn);
 }
 
 #[tokio::test]
-async fn a_reset_reaches_an_instance_that_remembers_a_refusal() {
+async fn reset_reaches_an_instance_that_remembers_a_refusal() {
     let server = RedisServer::start(&[]).unwrap();
     let (one, other) = (connect(&policy(&server, "")).await, connect(&policy(&server, "")).await);
     until_heard(&server, 2).await;
@@ -127,7 +130,7 @@ async fn a_reset_reaches_an_instance_that_remembers_a_refusal() {
 
 /// With an access list from before there were operators, the board is still read.
 #[tokio::test]
-async fn an_instance_that_may_not_listen_hears_of_a_reset_all_the_same() {
+async fn reset_reaches_an_instance_without_pubsub_permission() {
     let server = RedisServer::start(&[]).unwrap();
     let rights = "on >s ~tollgate:* resetchannels +eval +evalsha +time +get +set +del +mget +exists +client|setname";
     let user: Vec<&str> = ["ACL", "SETUSER", "gate"].into_iter().chain(rights.split(' ')).collect();
@@ -139,26 +142,26 @@ async fn an_instance_that_may_not_listen_hears_of_a_reset_all_the_same() {
     let (one, other) = (connect(&policy(&server, &access)).await, connect(&policy(&server, &access)).await);
     assert!(passes(&one, "/").await);
     for limiter in [&one, &other, &one] {
-        limiter.decide(&request("/login")).await;
+        limiter.check(&request("/login")).await;
     }
     until_refused_from_memory(&other, "/login").await;
     one.reset_key("login", "alice").await.unwrap();
     one.reset_key("per-user", "alice").await.unwrap();
-    let is_free = async || other.look(&request("/login")).await.action() == Action::Allow;
-    until("the other hears of it", is_free).await;
+    let is_free = async || other.peek(&request("/login")).await.action() == Action::Allow;
+    until("the other instance knows it", is_free).await;
 }
 
 #[tokio::test]
-async fn another_limit_holds_on_every_instance_and_for_those_that_come_later() {
+async fn override_applies_on_every_instance_and_on_later_ones() {
     let server = RedisServer::start(&[]).unwrap();
     let (one, other) = (connect(&policy(&server, "")).await, connect(&policy(&server, "")).await);
     let limit = async |limiter: &AsyncLimiter| {
-        limiter.look(&request("/")).await.states().first().map(|state| state.decision.limit)
+        limiter.peek(&request("/")).await.states().first().map(|state| state.decision.limit)
     };
     use_up(&other).await;
     let set = one.override_key("per-user", "alice", "5/h", HOUR).await.unwrap();
     assert_eq!(limit(&one).await, Some(5), "at once where it was done");
-    until("the other hears of it", async || limit(&other).await == Some(5)).await;
+    until("the other instance knows it", async || limit(&other).await == Some(5)).await;
     assert!(passes(&other, "/").await && passes(&one, "/").await && !passes(&one, "/").await);
     let listed = other.key_overrides();
     assert_eq!((listed.len(), &listed[0].limit, &listed[0].key), (1, &set.limit, &set.key));
@@ -174,20 +177,20 @@ async fn another_limit_holds_on_every_instance_and_for_those_that_come_later() {
 }
 
 #[tokio::test]
-async fn another_limit_ends_by_itself() {
+async fn override_ends_at_its_time() {
     let server = RedisServer::start(&[]).unwrap();
     let one = connect(&policy(&server, "")).await;
     one.override_key("per-user", "alice", "unlimited", Duration::from_millis(50)).await.unwrap();
     until("it has ended", async || one.key_overrides().is_empty()).await;
-    assert_eq!(one.look(&request("/")).await.states()[0].decision.limit, 3);
+    assert_eq!(one.peek(&request("/")).await.states()[0].decision.limit, 3);
 }
 
 #[tokio::test]
-async fn a_key_is_looked_at_without_a_trace() {
+async fn inspecting_a_shared_key_writes_nothing() {
     let server = RedisServer::start(&[]).unwrap();
     let one = connect(&policy(&server, "")).await;
     assert!(passes(&one, "/bucket").await);
-    let (_, held) = one.admit(&request("/reports")).await;
+    let held = one.permit(&request("/reports")).await.unwrap();
     let state = || server.command(&["DBSIZE"]).unwrap();
     let before = state();
     for (rule, used, held) in [("per-user", 2, None), ("bucket", 1, None), ("login", 0, None), ("reports", 1, Some(1))]
@@ -206,11 +209,11 @@ async fn a_key_is_looked_at_without_a_trace() {
 }
 
 #[tokio::test]
-async fn without_a_server_an_operator_is_told_so() {
+async fn admin_call_without_a_server_returns_an_error() {
     let mut server = RedisServer::start(&[]).unwrap();
     let one = connect(&policy(&server, "")).await;
     server.kill().unwrap();
-    let no_answer = KeyError::Change(ChangeError::NoAnswer);
+    let no_answer = KeyError::Change(ChangeError::Timeout);
     assert_eq!(one.reset_key("per-user", "alice").await, Err(no_answer.clone()));
     assert_eq!(one.override_key("per-user", "alice", "5/h", HOUR).await, Err(no_answer.clone()));
     assert_eq!(one.inspect_key("per-user", "alice").await.map(|_| ()), Err(no_answer));

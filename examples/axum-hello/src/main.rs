@@ -1,14 +1,14 @@
-//! A limit for each address in front of an axum service.
+//! A limit for each client address in front of an axum service.
 //!
 //! ```text
 //! cargo run -p axum-hello
 //! for i in 1 2 3 4 5 6; do curl -i http://127.0.0.1:3000/; done
 //! ```
 //!
-//! Five say hello, and tell in `RateLimit` and `X-RateLimit-*` what remains.
-//! The sixth is a 429 with a `Retry-After` of 12 seconds, and says in its body
-//! which limit it met.
-#![allow(clippy::print_stdout, reason = "it tells where it listens")]
+//! The first five responses greet, and have the remaining requests in `RateLimit`
+//! and `X-RateLimit-*`. The sixth is a 429 with a `Retry-After` of 12 seconds, and
+//! its body names the limit.
+#![allow(clippy::print_stdout, reason = "prints its address")]
 
 use std::error::Error;
 

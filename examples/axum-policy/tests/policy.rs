@@ -1,5 +1,5 @@
-//! The example obeys its policy, over loopback.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! Tests the limits of the example over loopback.
+#![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ async fn start() -> SocketAddr {
     address
 }
 
-/// The whole response, as it came.
+/// Sends a request and returns the whole response.
 fn send(address: SocketAddr, request_line: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!(
@@ -31,7 +31,7 @@ fn status(response: &str) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tiers_have_limits_of_their_own() {
+async fn each_tier_has_its_own_limit() {
     let address = start().await;
     let passes = |headers: &str| (0..8).filter(|_| status(&send(address, "GET /", headers)) == "200").count();
     assert_eq!(passes("x-user-id: ann\r\n"), 5);
@@ -40,7 +40,7 @@ async fn tiers_have_limits_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logging_in_over_and_over_is_warned_of_rejected_and_blocked() {
+async fn repeated_logins_are_warned_rejected_and_blocked() {
     let address = start().await;
     let outcome = |_| {
         let response = send(address, "POST /auth/login", "");
@@ -59,23 +59,23 @@ async fn logging_in_over_and_over_is_warned_of_rejected_and_blocked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_reports_at_once_are_made_and_a_third_is_refused() {
+async fn third_concurrent_report_is_refused() {
     let address = start().await;
-    let ask = move || send(address, "GET /reports/2026", "x-user-id: ann\r\n");
-    let all: Vec<_> = (0..3).map(|_| thread::spawn(ask)).collect();
+    let request = move || send(address, "GET /reports/2026", "x-user-id: ann\r\n");
+    let all: Vec<_> = (0..3).map(|_| thread::spawn(request)).collect();
     let mut statuses: Vec<String> = all.into_iter().map(|one| status(&one.join().unwrap()).to_owned()).collect();
     statuses.sort_unstable();
     assert_eq!(statuses, ["200", "200", "429"]);
-    // They are done, and their permits are back.
-    assert_eq!(status(&ask()), "200");
+    // Both have ended and released their permits.
+    assert_eq!(status(&request()), "200");
 }
 
-/// What axum serves as a report is a report, whatever it would be if an escaped slash were one.
+/// axum serves these paths as reports, although they are other paths if escaped slashes are decoded.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_report_spelled_in_another_way_is_a_report() {
+async fn report_with_escaped_slashes_counts_as_report() {
     let address = start().await;
-    let ask = move |at: usize| send(address, &format!("GET /reports/2026%2f..%2f..%2fx{at}"), "x-user-id: ann\r\n");
-    let all: Vec<_> = (0..3).map(|at| thread::spawn(move || ask(at))).collect();
+    let request = move |at: usize| send(address, &format!("GET /reports/2026%2f..%2f..%2fx{at}"), "x-user-id: ann\r\n");
+    let all: Vec<_> = (0..3).map(|at| thread::spawn(move || request(at))).collect();
     let mut statuses: Vec<String> = all.into_iter().map(|one| status(&one.join().unwrap()).to_owned()).collect();
     statuses.sort_unstable();
     assert_eq!(statuses, ["200", "200", "429"]);

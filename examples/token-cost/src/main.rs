@@ -1,4 +1,4 @@
-//! A budget of tokens: estimated before the answer, counted after it.
+//! A token limit: the cost is estimated before the response, and settled after it.
 //!
 //! ```text
 //! cargo run -p token-cost
@@ -6,17 +6,17 @@
 //! curl http://127.0.0.1:3000/budget/ann
 //! ```
 //!
-//! While the answer is being made, the estimate of 100 tokens is charged: the
-//! response tells that 900 remain. It took 20 (5 asked, 15 answered), so that
-//! the budget then stands at 980. A long question costs more than the estimate,
-//! here even more than there is: then nothing is left, and the next has to wait
-//! until there is room for its estimate again:
+//! While the response is being computed, the estimate of 100 tokens is charged:
+//! the response has 900 remaining. The true cost is 20 (5 for the prompt, 15 for
+//! the answer), so the budget is then 980. A long prompt costs more than the
+//! estimate, here even more than the budget. Then nothing remains, and the next
+//! request has to wait until its estimate fits again:
 //!
 //! ```text
 //! curl -i -H 'X-User-ID: ann' -d "$(seq -s ' ' 100000000 100000150)" http://127.0.0.1:3000/complete
 //! curl -i -H 'X-User-ID: ann' -d 'and now' http://127.0.0.1:3000/complete
 //! ```
-#![allow(clippy::print_stdout, reason = "it tells where it listens")]
+#![allow(clippy::print_stdout, reason = "prints its address")]
 
 use std::error::Error;
 

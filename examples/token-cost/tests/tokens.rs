@@ -1,5 +1,5 @@
-//! The example does what it says, over loopback.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! Tests the example over loopback.
+#![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ async fn start() -> SocketAddr {
     address
 }
 
-/// The status and the body of what a user is answered.
+/// Sends a request of a user. Returns the status and the body.
 fn send(address: SocketAddr, request_line: &str, body: &str) -> (u16, Value) {
     let (status, body) = send_as("x-user-id: ann\r\n", address, request_line, body);
     (status, serde_json::from_str(&body).unwrap())
@@ -38,7 +38,7 @@ fn remaining(address: SocketAddr) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_estimate_is_replaced_by_what_the_answer_took() {
+async fn true_cost_replaces_the_estimate() {
     let address = start().await;
     assert_eq!(remaining(address), 1_000);
     let (status, answer) = send(address, "POST /complete", "why is the sky blue");
@@ -48,7 +48,7 @@ async fn the_estimate_is_replaced_by_what_the_answer_took() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cost_beyond_the_budget_is_waited_for() {
+async fn cost_beyond_the_budget_delays_the_next_request() {
     let address = start().await;
     let long = vec!["ninechars"; 150].join(" ");
     let (status, answer) = send(address, "POST /complete", &long);
@@ -56,12 +56,12 @@ async fn a_cost_beyond_the_budget_is_waited_for() {
     assert_eq!(remaining(address), 0);
     let (status, problem) = send(address, "POST /complete", "and now");
     assert_eq!((status, &problem["rule"]), (429, &"tokens".into()));
-    // 500 are owed, and room for the next estimate takes 100 more, at 1,000 an hour.
+    // The debt is 500, and the next estimate needs 100 more, at 1,000 an hour.
     let seconds = problem["retry_after_ms"].as_u64().unwrap() / 1_000;
     assert!((2_130..=2_160).contains(&seconds), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_in_particular_has_no_budget() {
+async fn request_without_user_gets_401() {
     assert_eq!(send_as("", start().await, "POST /complete", "why").0, 401);
 }

@@ -6,7 +6,7 @@ use tonic_prost::ProstCodec;
 
 use crate::{HelloReply, HelloRequest};
 
-/// Asks for a greeting.
+/// Calls `SayHello`.
 pub async fn greet(channel: &Channel, name: &str) -> Result<Response<HelloReply>, Status> {
     let mut client = Grpc::new(channel.clone());
     client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;

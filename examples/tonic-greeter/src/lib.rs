@@ -1,4 +1,4 @@
-//! A gRPC service behind a limit. See `main.rs` for how to try it.
+//! A limit in front of a gRPC service. See `main.rs` for how to try it.
 
 mod client;
 mod messages;
@@ -15,7 +15,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tollgate::{Limiter, rule};
 use tonic::transport::Server;
 
-/// Serves greetings: three a minute for each address. A method's path is `/package.Service/Method`.
+/// Serves greetings, three a minute for each client address. A method's path is `/package.Service/Method`.
 pub async fn serve(listener: TcpListener) -> Result<(), Box<dyn Error + Send + Sync>> {
     let limiter = Limiter::builder()
         .rule(rule("greetings").per("client_ip").path("/greeter.Greeter/*").limit("3/min"))

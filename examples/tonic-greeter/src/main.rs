@@ -8,15 +8,15 @@
 //! done
 //! ```
 //!
-//! Three are greeted, and find in the response's metadata what remains. The
-//! fourth has the status `RESOURCE_EXHAUSTED`, with `retry-after` beside it.
+//! The first three calls are greeted, and the response metadata has the remaining
+//! calls. The fourth gets the status `RESOURCE_EXHAUSTED` with `retry-after`.
 //! Without grpcurl, `curl` shows the same fields:
 //!
 //! ```text
 //! printf '\0\0\0\0\5\n\3you' | curl -i --http2-prior-knowledge --data-binary @- \
 //!   -H 'content-type: application/grpc' http://127.0.0.1:50051/greeter.Greeter/SayHello --output -
 //! ```
-#![allow(clippy::print_stdout, reason = "it tells where it listens")]
+#![allow(clippy::print_stdout, reason = "prints its address")]
 
 use std::error::Error;
 

@@ -1,15 +1,15 @@
-/// Who is to be greeted. Written by hand, so that nobody needs a compiler for `greeter.proto`.
+/// The request. Written by hand, so that the example needs no protobuf compiler.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HelloRequest {
-    /// The name.
+    /// The name to greet.
     #[prost(string, tag = "1")]
     pub name: String,
 }
 
-/// A greeting.
+/// The reply.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HelloReply {
-    /// Its text.
+    /// The greeting.
     #[prost(string, tag = "1")]
     pub message: String,
 }

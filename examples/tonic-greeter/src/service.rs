@@ -11,7 +11,7 @@ use tonic_prost::ProstCodec;
 
 use crate::{HelloReply, HelloRequest};
 
-/// Greets whoever calls. This is what code generated from `greeter.proto` would do.
+/// The greeter service, equivalent to code generated from `greeter.proto`.
 #[derive(Clone, Debug)]
 pub struct Greeter;
 
@@ -40,7 +40,7 @@ impl Service<http::Request<Body>> for Greeter {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         Box::pin(async move {
             if request.uri().path() != "/greeter.Greeter/SayHello" {
-                return Ok(Status::unimplemented("there is only SayHello").into_http());
+                return Ok(Status::unimplemented("the only method is SayHello").into_http());
             }
             Ok(Grpc::new(ProstCodec::default()).unary(Greeter, request).await)
         })

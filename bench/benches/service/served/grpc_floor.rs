@@ -13,7 +13,7 @@ use tonic_prost::ProstCodec;
 
 use crate::grpc_dialect::{Answer, Ask, one_answer};
 
-/// tonic as it comes: reads the message, and answers the same whatever it says.
+/// Plain tonic: decodes the message, and returns a constant response.
 pub(super) async fn serve(listener: TcpListener) {
     let incoming = TcpListenerStream::new(listener);
     tonic::transport::Server::builder().tcp_nodelay(true).serve_with_incoming(Floor, incoming).await.unwrap();

@@ -9,10 +9,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-/// What every answer is: that of the service to a first request, so that it has its size.
+/// The constant response: that of the service to a first request, so that it has the same size.
 const ONE_ANSWER: &[u8] = br#"{"allowed":true,"action":"allow","rule":"per-ip","limit":2000000,"remaining":1999999,"reset_after_ms":1,"retry_after_ms":null,"source":"exact","rules":[{"rule":"per-ip","allowed":true,"limit":2000000,"remaining":1999999,"reset_after_ms":1,"retry_after_ms":null,"shadow":false}]}"#;
 
-/// hyper as it comes: reads the body, and answers the same whatever it says.
+/// Plain hyper: reads the body, and returns a constant response.
 pub(super) async fn serve(listener: TcpListener) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();

@@ -1,11 +1,11 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate_server::resp::{Found, Parser, RespLimits};
+use tollgate_server::resp::{Parsed, Parser, RespLimits};
 
-/// What every answer is: that of a first command under the limit that is asked for.
+/// The constant reply: that of a first command under the requested limit.
 const ONE_ANSWER: &[u8] = b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:1\r\n";
 
-/// Parses every command with our parser, reads and writes as we do, and decides nothing.
+/// Reads, parses and writes like the service, and decides nothing.
 pub(super) async fn serve(listener: TcpListener) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
@@ -25,9 +25,9 @@ async fn answer_all(mut stream: TcpStream) {
         let mut answered = 0;
         loop {
             match parser.parse(&input[answered..]).unwrap() {
-                Found::Part => break,
-                Found::Nothing(length) => answered += length,
-                Found::Command(length) => {
+                Parsed::Part => break,
+                Parsed::Nothing(length) => answered += length,
+                Parsed::Command(length) => {
                     output.extend_from_slice(ONE_ANSWER);
                     answered += length;
                 }

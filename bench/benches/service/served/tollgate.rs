@@ -2,36 +2,37 @@ use std::future::pending;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use tollgate::policy::model::{MemorySettings, StoreSettings, WhenFull};
-use tollgate::{PolicyBuilder, RealClock, rule};
-use tollgate_server::observe::{Log, LogFormat, Observer, ObserverSettings};
+use tollgate::policy::PolicyBuilder;
+use tollgate::policy::model::{MemorySettings, StoreSettings, WhenFullSetting};
+use tollgate::{RealClock, rule};
+use tollgate_server::observe::{EventLog, LogFormat, Observer, ObserverSettings};
 use tollgate_server::{Engine, Listener, Listeners, Server};
 
-use super::say_listening;
+use super::print_listeners;
 
-/// The service under one rule, by address, which is so generous that it refuses
-/// nobody. Its store has room for so many entries.
+/// Runs the service with one rule, by address, which refuses nothing. Its store has this number of entries.
 pub(super) async fn serve(entries: Option<&str>) {
     let mut policy = PolicyBuilder::default().rule(rule("per-ip").per("client_ip").limit("1000000/s"));
     if let Some(entries) = entries {
-        let memory = MemorySettings { entries: entries.parse().unwrap(), when_full: WhenFull::Evict, snapshot: None };
+        let memory =
+            MemorySettings { entries: entries.parse().unwrap(), when_full: WhenFullSetting::Evict, snapshot: None };
         policy = policy.with(|policy| policy.store = StoreSettings::Memory(memory));
     }
     listen(Engine::new(&policy.build().unwrap(), Arc::new(RealClock::new())).unwrap()).await;
 }
 
-/// The service under three rules of which one refuses every login but the
-/// first, with its log, and with everything that sees and counts decisions; or with nobody who does.
+/// Runs the service with three rules, of which one refuses every login but the first; with log, observer and metrics,
+/// or without them.
 pub(super) async fn serve_three_rules(is_seen: bool) {
     let policy = PolicyBuilder::default()
         .rule(rule("login").per("client_ip").path("/login").limit("1/day"))
         .rule(rule("per-ip").per("client_ip").limit("1000000/s"))
         .rule(rule("all").limit("100000000/s"));
     let clock = Arc::new(RealClock::new());
-    let log = Log::start(LogFormat::Json, std::io::sink()).unwrap();
+    let log = EventLog::start(LogFormat::Json, std::io::sink()).unwrap();
     let settings = ObserverSettings { log: Some(log), ..ObserverSettings::default() };
     let observer = Arc::new(Observer::new(settings, clock.clone()).unwrap());
-    let engine = Engine::observed(&policy.build().unwrap(), clock, observer, |_| {}).unwrap();
+    let engine = Engine::with_observer(&policy.build().unwrap(), clock, observer, |_| {}).unwrap();
     listen(if is_seen { engine } else { engine.unobserved() }).await;
 }
 
@@ -40,6 +41,6 @@ async fn listen(engine: Engine) {
     let listeners = Listeners { http: any_port, grpc: any_port, resp: any_port, ..Listeners::default() };
     let server = Server::bind(listeners, engine).await.unwrap();
     let listening: Vec<(Listener, SocketAddr)> = server.addresses().collect();
-    say_listening(listening.iter().map(|(listener, address)| (listener.name(), *address)));
+    print_listeners(listening.iter().map(|(listener, address)| (listener.name(), *address)));
     server.serve(pending()).await;
 }

@@ -1,4 +1,4 @@
-//! An explanation for programs.
+//! An explanation as JSON.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use tollgate::policy::{
 };
 
 #[derive(Serialize)]
-pub(super) struct Body<'a> {
+pub(super) struct ExplanationJson<'a> {
     access: &'static str,
     decided_by: Option<&'a str>,
     client_ip: Option<IpAddr>,
@@ -18,11 +18,11 @@ pub(super) struct Body<'a> {
     readings: &'a [String],
     tier: Option<&'a str>,
     identities: BTreeMap<&'a str, &'a str>,
-    rules: Vec<Rule<'a>>,
+    rules: Vec<RuleJson<'a>>,
 }
 
 #[derive(Default, Serialize)]
-struct Rule<'a> {
+struct RuleJson<'a> {
     rule: &'a str,
     applies: bool,
     reason: Option<&'a str>,
@@ -36,18 +36,18 @@ struct Rule<'a> {
     grant_name: Option<&'a str>,
     denies: Option<bool>,
     unlimited: Option<bool>,
-    limits: Option<Vec<Limit<'a>>>,
+    limits: Option<Vec<LimitJson<'a>>>,
 }
 
 #[derive(Serialize)]
-struct Limit<'a> {
+struct LimitJson<'a> {
     name: &'a str,
     limit: String,
     algorithm: String,
 }
 
-pub(super) fn body<'a>(plan: &'a CompiledPolicy, explanation: &'a Explanation) -> Body<'a> {
-    Body {
+pub(super) fn body<'a>(policy: &'a CompiledPolicy, explanation: &'a Explanation) -> ExplanationJson<'a> {
+    ExplanationJson {
         access: match explanation.access {
             Access::Rules => "rules",
             Access::Allowed => "allowed",
@@ -60,33 +60,33 @@ pub(super) fn body<'a>(plan: &'a CompiledPolicy, explanation: &'a Explanation) -
         readings: &explanation.readings,
         tier: explanation.tier.as_deref(),
         identities: explanation.identities.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
-        rules: explanation.rules.iter().map(|rule| Rule::new(plan, rule)).collect(),
+        rules: explanation.rules.iter().map(|rule| RuleJson::new(policy, rule)).collect(),
     }
 }
 
-impl<'a> Rule<'a> {
-    fn new(plan: &'a CompiledPolicy, explained: &'a ExplainedRule) -> Rule<'a> {
-        let shadow = plan.rules().get(explained.rule as usize).is_some_and(|rule| rule.shadow);
-        let rule = Rule { rule: &explained.name, shadow, ..Rule::default() };
+impl<'a> RuleJson<'a> {
+    fn new(policy: &'a CompiledPolicy, explained: &'a ExplainedRule) -> RuleJson<'a> {
+        let shadow = policy.rules().get(explained.rule as usize).is_some_and(|rule| rule.shadow);
+        let rule = RuleJson { rule: &explained.name, shadow, ..RuleJson::default() };
         match &explained.outcome {
-            RuleOutcome::Applies(application) => rule.applying(plan, application),
-            RuleOutcome::NotApplied { reason } => Rule { reason: Some(reason), ..rule },
+            RuleOutcome::Applies(application) => rule.applying(policy, application),
+            RuleOutcome::NotApplied { reason } => RuleJson { reason: Some(reason), ..rule },
         }
     }
 
-    fn applying(self, plan: &'a CompiledPolicy, application: &'a Application) -> Rule<'a> {
+    fn applying(self, policy: &'a CompiledPolicy, application: &'a Application) -> RuleJson<'a> {
         if application.denies {
-            // It counts nothing.
+            // A rule that denies counts nothing.
             let (route, limits) = (application.route.as_deref(), Some(Vec::new()));
-            return Rule { applies: true, route, denies: Some(true), unlimited: Some(false), limits, ..self };
+            return RuleJson { applies: true, route, denies: Some(true), unlimited: Some(false), limits, ..self };
         }
         let (granted_by, grant_name) = match &application.grant {
             GrantSource::Rule => ("rule", None),
             GrantSource::Tier(tier) => ("tier", Some(tier.as_str())),
             GrantSource::Override(pattern) => ("override", Some(pattern.as_str())),
         };
-        let quotas = application.quotas.iter().filter_map(|at| plan.quotas().get(*at as usize));
-        Rule {
+        let quotas = application.quotas.iter().filter_map(|at| policy.quotas().get(*at as usize));
+        RuleJson {
             applies: true,
             key: Some(&application.key),
             more_keys: Some(&application.more_keys),
@@ -97,14 +97,14 @@ impl<'a> Rule<'a> {
             grant_name,
             denies: Some(application.denies),
             unlimited: Some(application.is_unlimited()),
-            limits: Some(quotas.map(Limit::from).collect()),
+            limits: Some(quotas.map(LimitJson::from).collect()),
             ..self
         }
     }
 }
 
-impl<'a> From<&'a RuleQuota> for Limit<'a> {
-    fn from(planned: &'a RuleQuota) -> Limit<'a> {
-        Limit { name: &planned.scope, limit: limit_words(&planned.quota), algorithm: planned.quota.kind().to_string() }
+impl<'a> From<&'a RuleQuota> for LimitJson<'a> {
+    fn from(quota: &'a RuleQuota) -> LimitJson<'a> {
+        LimitJson { name: &quota.scope, limit: limit_words(&quota.quota), algorithm: quota.quota.kind().to_string() }
     }
 }

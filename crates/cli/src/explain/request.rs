@@ -1,50 +1,91 @@
-//! A request, as a person describes it on the command line.
+//! The request that `tollgate explain` explains, from flags.
 
 use std::net::IpAddr;
 
 use clap::Args;
-use tollgate::{Descriptor, Request};
+use tollgate::Request;
+use tollgate::policy::Descriptor;
 
 #[derive(Debug, Args)]
 pub(super) struct RequestArguments {
-    /// The address it comes from
-    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    /// Address of the client
+    #[arg(long, value_name = "ADDRESS", value_parser = address, env = "TOLLGATE_EXPLAIN_IP", hide_env_values = true)]
     ip: Option<IpAddr>,
 
-    /// Who sends it: the same as --identity user=USER
-    #[arg(long)]
+    /// User: the same as --identity user=USER
+    #[arg(long, env = "TOLLGATE_EXPLAIN_USER", hide_env_values = true)]
     user: Option<String>,
 
-    /// An identity that is known without looking for it; several times for several
-    #[arg(long = "identity", value_name = "NAME=VALUE", value_parser = identity)]
-    identities: Vec<Pair>,
+    /// Identity set by the caller; may be repeated
+    ///
+    /// The variable holds one in each line.
+    #[arg(
+        long = "identity",
+        value_name = "NAME=VALUE",
+        value_parser = name_and_value,
+        env = "TOLLGATE_EXPLAIN_IDENTITY",
+        hide_env_values = true,
+        value_delimiter = '\n'
+    )]
+    identities: Vec<NameValue>,
 
-    /// Its method
-    #[arg(long, default_value = "GET", value_parser = method)]
+    /// Method
+    #[arg(long, default_value = "GET", value_parser = method, env = "TOLLGATE_EXPLAIN_METHOD", hide_env_values = true)]
     method: String,
 
-    /// Its host
-    #[arg(long)]
+    /// Host
+    #[arg(long, env = "TOLLGATE_EXPLAIN_HOST", hide_env_values = true)]
     host: Option<String>,
 
-    /// Its path, perhaps with a query
-    #[arg(long, default_value = "/", value_parser = path)]
+    /// Path, with or without a query
+    #[arg(long, default_value = "/", value_parser = path, env = "TOLLGATE_EXPLAIN_PATH", hide_env_values = true)]
     path: String,
 
-    /// A header field; several times for several
-    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
-    headers: Vec<Pair>,
+    /// Header field; may be repeated
+    ///
+    /// The variable holds one in each line.
+    #[arg(
+        long = "header",
+        value_name = "NAME: VALUE",
+        value_parser = header,
+        env = "TOLLGATE_EXPLAIN_HEADER",
+        hide_env_values = true,
+        value_delimiter = '\n'
+    )]
+    headers: Vec<NameValue>,
 
-    /// The domain of a gateway's descriptor: what else is known of the request is in --entry
-    #[arg(long, conflicts_with_all = ["ip", "user", "identities", "method", "host", "path", "headers"])]
+    /// Domain of a descriptor, as a gateway sends it; everything else is in --entry
+    #[arg(
+        long,
+        conflicts_with_all = ["ip", "user", "identities", "method", "host", "path", "headers"],
+        env = "TOLLGATE_EXPLAIN_DOMAIN",
+        hide_env_values = true
+    )]
     domain: Option<String>,
 
-    /// An entry of the descriptor; several times for several
-    #[arg(long = "entry", value_name = "NAME=VALUE", value_parser = identity, requires = "domain")]
-    entries: Vec<Pair>,
+    /// Entry of the descriptor; may be repeated
+    ///
+    /// The variable holds one in each line.
+    #[arg(
+        long = "entry",
+        value_name = "NAME=VALUE",
+        value_parser = name_and_value,
+        requires = "domain",
+        env = "TOLLGATE_EXPLAIN_ENTRY",
+        hide_env_values = true,
+        value_delimiter = '\n'
+    )]
+    entries: Vec<NameValue>,
 
-    /// What it costs, where a rule has no cost of its own
-    #[arg(long, default_value_t = 1, value_parser = cost, allow_negative_numbers = true)]
+    /// Cost, where a rule does not set it
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_parser = cost,
+        allow_negative_numbers = true,
+        env = "TOLLGATE_EXPLAIN_COST",
+        hide_env_values = true
+    )]
     cost: u64,
 }
 
@@ -74,32 +115,32 @@ impl RequestArguments {
         }
     }
 
-    pub(super) fn of_descriptor<'a>(&self, descriptor: &'a Descriptor<'a>) -> Request<'a> {
+    pub(super) fn descriptor_request<'a>(&self, descriptor: &'a Descriptor<'a>) -> Request<'a> {
         Request { cost: self.cost, ..Request::from_descriptor(descriptor) }
     }
 }
 
 /// A name and a value.
-type Pair = (String, String);
+type NameValue = (String, String);
 
-fn borrowed(pairs: &[Pair]) -> impl Iterator<Item = (&str, &str)> {
+fn borrowed(pairs: &[NameValue]) -> impl Iterator<Item = (&str, &str)> {
     pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
-/// What an argument should have been.
+/// The expected form of an argument that was given in another.
 #[derive(Debug, thiserror::Error)]
 #[error("expected {0}")]
-pub(super) struct Expected(&'static str);
+pub(super) struct ExpectedArgument(&'static str);
 
-fn identity(text: &str) -> Result<Pair, Expected> {
+fn name_and_value(text: &str) -> Result<NameValue, ExpectedArgument> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(Expected("a name and a value such as user=42")),
+        _ => Err(ExpectedArgument("a name and a value such as user=42")),
     }
 }
 
-fn header(text: &str) -> Result<Pair, Expected> {
-    let expected = Expected("a name, a colon and a value such as 'X-Tier: pro'");
+fn header(text: &str) -> Result<NameValue, ExpectedArgument> {
+    let expected = ExpectedArgument("a name, a colon and a value such as 'X-Tier: pro'");
     let Some((name, value)) = text.split_once(':') else { return Err(expected) };
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     if name.is_empty() || !name.chars().all(is_token) {
@@ -108,51 +149,51 @@ fn header(text: &str) -> Result<Pair, Expected> {
     Ok((name.to_owned(), value.trim().to_owned()))
 }
 
-fn address(text: &str) -> Result<IpAddr, Expected> {
-    text.parse().map_err(|_| Expected("an IPv4 or IPv6 address without port or brackets, such as 203.0.113.9"))
+fn address(text: &str) -> Result<IpAddr, ExpectedArgument> {
+    text.parse().map_err(|_| ExpectedArgument("an IPv4 or IPv6 address without port or brackets, such as 203.0.113.9"))
 }
 
-/// People write `post`; on the wire it is POST.
-fn method(text: &str) -> Result<String, Expected> {
-    let is_word = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-    if is_word { Ok(text.to_ascii_uppercase()) } else { Err(Expected("a method such as GET or POST")) }
+/// Reads a method in any case: `post` is POST.
+fn method(text: &str) -> Result<String, ExpectedArgument> {
+    let is_method = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    if is_method { Ok(text.to_ascii_uppercase()) } else { Err(ExpectedArgument("a method such as GET or POST")) }
 }
 
-fn path(text: &str) -> Result<String, Expected> {
+fn path(text: &str) -> Result<String, ExpectedArgument> {
     if text.starts_with('/') {
         Ok(text.to_owned())
     } else {
-        Err(Expected("a path that begins with /, such as /auth/login"))
+        Err(ExpectedArgument("a path that begins with /, such as /auth/login"))
     }
 }
 
-fn cost(text: &str) -> Result<u64, Expected> {
-    text.parse().map_err(|_| Expected("a whole number from 0 to 18446744073709551615"))
+fn cost(text: &str) -> Result<u64, ExpectedArgument> {
+    text.parse().map_err(|_| ExpectedArgument("a whole number from 0 to 18446744073709551615"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn pair(name: &str, value: &str) -> Pair {
+    fn pair(name: &str, value: &str) -> NameValue {
         (name.to_owned(), value.to_owned())
     }
 
     #[test]
-    fn headers_are_a_name_and_a_value() {
+    fn header_is_a_token_a_colon_and_a_value() {
         assert_eq!(header("X-Tier: pro").unwrap(), pair("X-Tier", "pro"));
         assert_eq!(header("x:a:b").unwrap(), pair("x", "a:b"));
         assert_eq!(header("x:").unwrap(), pair("x", ""));
-        for wrong in ["", ":", ": x", "X-Tier", "X Tier: pro", "X-Tier : pro", "é: x"] {
-            assert!(header(wrong).is_err(), "{wrong}");
+        for invalid in ["", ":", ": x", "X-Tier", "X Tier: pro", "X-Tier : pro", "é: x"] {
+            assert!(header(invalid).is_err(), "{invalid}");
         }
     }
 
     #[test]
-    fn identities_are_a_name_and_a_value() {
-        assert_eq!(identity("user=a=b").unwrap(), pair("user", "a=b"));
-        for wrong in ["", "user", "=42"] {
-            assert!(identity(wrong).is_err(), "{wrong}");
+    fn identity_is_a_name_and_a_value() {
+        assert_eq!(name_and_value("user=a=b").unwrap(), pair("user", "a=b"));
+        for invalid in ["", "user", "=42"] {
+            assert!(name_and_value(invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An explanation for people.
+//! An explanation as text.
 
 use std::fmt::Write;
 
@@ -7,9 +7,9 @@ use tollgate::policy::{Access, Application, CompiledPolicy, ExplainedRule, Expla
 
 use crate::colours::Colours;
 
-pub(super) fn page(plan: &CompiledPolicy, explanation: &Explanation) -> String {
+pub(super) fn page(policy: &CompiledPolicy, explanation: &Explanation) -> String {
     let mut page = String::new();
-    push_block(&mut page, "request", &understood(explanation));
+    push_block(&mut page, "request", &request_lines(explanation));
     if !explanation.identities.is_empty() {
         page.push('\n');
         push_block(&mut page, "identities", &explanation.identities);
@@ -17,44 +17,48 @@ pub(super) fn page(plan: &CompiledPolicy, explanation: &Explanation) -> String {
     push_line(&mut page, format_args!("\n{}", access(explanation)));
     for rule in &explanation.rules {
         page.push('\n');
-        push_rule(&mut page, plan, rule);
+        push_rule(&mut page, policy, rule);
     }
     page
 }
 
-fn understood(explanation: &Explanation) -> Vec<(&str, String)> {
-    let unknown = || "not known".to_owned();
-    let mut understood = vec![
+fn request_lines(explanation: &Explanation) -> Vec<(&str, String)> {
+    let unknown = || "unknown".to_owned();
+    let mut lines = vec![
         ("address", explanation.client_ip.map_or_else(unknown, |ip| ip.to_string())),
         ("path", explanation.path.clone().unwrap_or_else(unknown)),
     ];
     let others = explanation.readings.iter().skip(1);
-    understood.extend(others.map(|reading| ("or", reading.clone())));
-    understood.extend(explanation.tier.iter().map(|tier| ("tier", tier.clone())));
-    understood
+    lines.extend(others.map(|reading| ("or", reading.clone())));
+    lines.extend(explanation.tier.iter().map(|tier| ("tier", tier.clone())));
+    lines
 }
 
 fn access(explanation: &Explanation) -> String {
     let by = explanation.decided_by.as_ref().map_or_else(String::new, |entry| format!(" by {entry}"));
     let applying = explanation.rules.iter().filter(|rule| matches!(rule.outcome, RuleOutcome::Applies(_))).count();
     match explanation.access {
-        Access::Denied if explanation.rules.is_empty() => format!("denied{by}: it meets no rule"),
+        Access::Denied if explanation.rules.is_empty() => format!("denied{by}: no rule applies"),
         Access::Denied => format!("denied{by}: nothing is charged"),
-        Access::Allowed => format!("allowed{by}: it meets no rule"),
-        Access::Unauthorized => format!("refused{by}: it meets no rule"),
+        Access::Allowed => format!("allowed{by}: no rule applies"),
+        Access::Unauthorized => format!("refused{by}: no rule applies"),
         Access::Rules => format!("the rules decide: {applying} of {} apply", explanation.rules.len()),
     }
 }
 
-fn push_rule(page: &mut String, plan: &CompiledPolicy, rule: &ExplainedRule) {
+fn push_rule(page: &mut String, policy: &CompiledPolicy, rule: &ExplainedRule) {
     match &rule.outcome {
         RuleOutcome::Applies(application) => {
-            let is_shadow = plan.rules().get(rule.rule as usize).is_some_and(|rule| rule.shadow);
-            let shadow = if is_shadow { ", as a shadow: it refuses nobody" } else { "" };
+            let is_shadow = policy.rules().get(rule.rule as usize).is_some_and(|rule| rule.shadow);
+            let shadow = if is_shadow { ", as a shadow rule: it refuses no request" } else { "" };
             if application.denies {
                 return push_denial(page, rule, application, is_shadow);
             }
-            push_block(page, &format!("{} applies{shadow}", rule.name), &applied(plan, application, is_shadow));
+            let mut lines = application_lines(policy, application, is_shadow);
+            if let Some(budget) = policy.rules().get(rule.rule as usize).and_then(|rule| rule.budget.as_deref()) {
+                lines.push(("budget", format!("{budget}: charged once for all its rules, with the largest cost")));
+            }
+            push_block(page, &format!("{} applies{shadow}", rule.name), &lines);
         }
         RuleOutcome::NotApplied { reason } => {
             push_block(page, &format!("{} does not apply", rule.name), &[("because", reason.clone())]);
@@ -64,42 +68,46 @@ fn push_rule(page: &mut String, plan: &CompiledPolicy, rule: &ExplainedRule) {
 
 fn push_denial(page: &mut String, rule: &ExplainedRule, application: &Application, is_shadow: bool) {
     let route = application.route.iter().map(|route| ("path", route.clone())).collect::<Vec<_>>();
-    let denies = if is_shadow { "would deny, as a shadow: it refuses nobody" } else { "denies" };
+    let denies = if is_shadow { "would deny, as a shadow rule: it refuses no request" } else { "denies" };
     push_block(page, &format!("{} {denies}", rule.name), &route);
 }
 
-fn applied(plan: &CompiledPolicy, application: &Application, is_shadow: bool) -> Vec<(&'static str, String)> {
-    let key = if application.key.is_empty() { "everybody together" } else { &application.key };
-    let mut told = vec![("key", key.to_owned())];
-    told.extend(application.more_keys.iter().map(|key| ("and key", key.clone())));
-    told.extend(application.read_as.iter().map(|path| ("read as", path.clone())));
-    let whose = match &application.grant {
+fn application_lines(
+    policy: &CompiledPolicy,
+    application: &Application,
+    is_shadow: bool,
+) -> Vec<(&'static str, String)> {
+    let key = if application.key.is_empty() { "none: one counter for all requests" } else { &application.key };
+    let mut lines = vec![("key", key.to_owned())];
+    lines.extend(application.more_keys.iter().map(|key| ("and key", key.clone())));
+    lines.extend(application.read_as.iter().map(|path| ("read as", path.clone())));
+    let granted_to = match &application.grant {
         GrantSource::Rule => String::new(),
         GrantSource::Tier(tier) => format!(" (tier {tier})"),
         GrantSource::Override(pattern) => format!(" (override for {pattern})"),
     };
     if application.is_unlimited() {
-        told.push(("limit", format!("unlimited{whose}")));
+        lines.push(("limit", format!("unlimited{granted_to}")));
     }
-    let quotas = application.quotas.iter().filter_map(|at| plan.quotas().get(*at as usize));
-    for quota in quotas.map(|planned| &planned.quota) {
-        told.push(("limit", format!("{}, {}{whose}", limit_words(quota), algorithm_words(quota))));
-        told.extend(most_words(quota).filter(|_| !is_shadow).map(|most| ("passes", most)));
+    let quotas = application.quotas.iter().filter_map(|at| policy.quotas().get(*at as usize));
+    for quota in quotas.map(|quota| &quota.quota) {
+        lines.push(("limit", format!("{}, {}{granted_to}", limit_words(quota), algorithm_words(quota))));
+        lines.extend(most_words(quota).filter(|_| !is_shadow).map(|most| ("passes", most)));
     }
-    told.push(("cost", application.cost.to_string()));
-    told
+    lines.push(("cost", application.cost.to_string()));
+    lines
 }
 
-/// A heading, and names with their values below each other.
-fn push_block<N: AsRef<str>>(page: &mut String, heading: &str, told: &[(N, String)]) {
+/// Appends a heading and a table of names and values.
+fn push_block<N: AsRef<str>>(page: &mut String, heading: &str, lines: &[(N, String)]) {
     push_line(page, format_args!("{}", Colours::of_stdout().heading(heading)));
-    let width = told.iter().map(|(name, _)| name.as_ref().chars().count()).max().unwrap_or(0);
-    for (name, value) in told {
+    let width = lines.iter().map(|(name, _)| name.as_ref().chars().count()).max().unwrap_or(0);
+    for (name, value) in lines {
         push_line(page, format_args!("  {:width$}  {}", name.as_ref(), printable(value)));
     }
 }
 
-/// What a request says may hold anything, also what would move a terminal.
+/// Replaces control characters: values come from requests, and could contain escape sequences for the terminal.
 fn printable(value: &str) -> String {
     value.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

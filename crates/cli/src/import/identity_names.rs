@@ -1,50 +1,51 @@
-//! Under which identity of a policy an entry is known.
+//! Maps entries of descriptors to identities of a policy.
 
 use tollgate::policy::model::{BUILT_IN_IDENTITIES, TIER};
 
 /// The longest name of an identity.
 const MAX_NAME: usize = 64;
 
-/// How an identity gets its value from an entry.
+/// The identity for an entry, by the source of its value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Identity {
-    /// It has the entry's name.
+pub(super) enum EntryIdentity {
+    /// A given identity with the name of the entry.
     Given(String),
-    /// The entry's name is none for an identity, or it means something else in
-    /// a policy, where a path is normalised and a method written in capitals.
-    /// Every entry is a header as well, and that is taken as it is.
+    /// An identity from a header: the name of the entry is not valid for an
+    /// identity, or is a built-in identity, whose value would be changed (a path
+    /// is normalised, a method converted to upper case). Every entry is also a
+    /// header, whose value is used unchanged.
     Header { name: String, entry: String },
 }
 
-impl Identity {
+impl EntryIdentity {
     pub(super) fn name(&self) -> &str {
         match self {
-            Identity::Given(name) | Identity::Header { name, .. } => name,
+            EntryIdentity::Given(name) | EntryIdentity::Header { name, .. } => name,
         }
     }
 }
 
-/// The identity for an entry; `None` if there can be none.
-pub(super) fn identity_of(entry: &str) -> Option<Identity> {
+/// Returns the identity for an entry; `None` if no identity can have its value.
+pub(super) fn identity_of(entry: &str) -> Option<EntryIdentity> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let is_reserved = BUILT_IN_IDENTITIES.contains(&entry) || entry == TIER || entry.starts_with(PREFIX);
     let is_name = entry.starts_with(|c: char| c.is_ascii_lowercase()) && entry.chars().all(is_plain);
     if is_name && !is_reserved && entry.len() <= MAX_NAME {
-        return Some(Identity::Given(entry.to_owned()));
+        return Some(EntryIdentity::Given(entry.to_owned()));
     }
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     let is_header = !entry.is_empty() && entry.chars().all(is_token);
-    // Header names have no case. Keys that differ by it only were refused when they were read.
+    // Header names are case-insensitive. Keys that differ in case only were rejected by the reader.
     let entry = entry.to_ascii_lowercase();
-    let name = PREFIX.to_owned() + &entry.chars().map(readable).collect::<String>();
-    (is_header && name.len() <= MAX_NAME).then_some(Identity::Header { name, entry })
+    let name = PREFIX.to_owned() + &entry.chars().map(escaped).collect::<String>();
+    (is_header && name.len() <= MAX_NAME).then_some(EntryIdentity::Header { name, entry })
 }
 
-/// No entry that is its own identity begins so.
+/// The prefix of identities from headers. A given identity never begins with it.
 const PREFIX: &str = "entry_";
 
-/// Everything else than letters and digits by its number, so that no two entries share a name.
-fn readable(c: char) -> String {
+/// Escapes a character by its code point, so that different entries have different names.
+fn escaped(c: char) -> String {
     match c {
         'a'..='z' | '0'..='9' | '_' => c.to_string(),
         '-' => "__".to_owned(),

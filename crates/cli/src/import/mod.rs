@@ -1,4 +1,4 @@
-//! Other programs' configurations as policies.
+//! Converts configurations of other programs to policies.
 
 mod configuration;
 mod identity_names;
@@ -12,59 +12,61 @@ use clap::{Args, Subcommand};
 use tollgate::policy::parse;
 
 use crate::exit::{Exit, Failure};
-use crate::output::say;
+use crate::output::log_info;
 use crate::{output, policy_file};
-use configuration::Configuration;
+use configuration::EnvoyConfiguration;
 
-/// Write another program's configuration as a policy
+/// Convert the configuration of another program to a policy
 #[derive(Debug, Args)]
 pub(crate) struct ImportArguments {
     #[command(subcommand)]
-    from: From,
+    source: ImportSource,
 }
 
 #[derive(Debug, Subcommand)]
-enum From {
+enum ImportSource {
     Envoy(EnvoyArguments),
 }
 
-/// The configuration of envoyproxy/ratelimit
+/// Configuration of envoyproxy/ratelimit
 ///
-/// Each limit becomes a rule that is met by the same descriptors and decides
-/// alike. What has no counterpart is an error with its place.
+/// Each limit becomes a rule that applies to the same descriptors and decides
+/// the same. A setting without an equivalent is an error with its position.
 #[derive(Debug, Args)]
 struct EnvoyArguments {
-    /// The files, one for each domain; `-` is stdin
+    /// Files, one for each domain; `-` reads stdin
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
 pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
-    let From::Envoy(EnvoyArguments { files }) = &arguments.from;
-    let mut configurations: Vec<Configuration> = Vec::new();
+    let ImportSource::Envoy(EnvoyArguments { files }) = &arguments.source;
+    let mut configurations: Vec<EnvoyConfiguration> = Vec::new();
     for file in files {
         let configuration = read(file, &configurations)?;
         configurations.push(configuration);
     }
     let policy = write::policy(&rules::rules(&configurations));
-    // What we write we must be able to read.
+    // A written policy must be valid.
     let checked = parse(&policy, "the imported policy", None)
-        .map_err(|report| Failure::report(Exit::Failed, format!("cannot write this as a policy:\n{report}")))?;
+        .map_err(|report| Failure::report(Exit::Failed, format!("cannot convert this to a policy:\n{report}")))?;
     output::print(&policy)?;
     let ignored: usize = configurations.iter().map(|configuration| configuration.ignored).sum();
     if ignored > 0 {
         let times = if ignored == 1 { "once".to_owned() } else { format!("{ignored} times") };
-        say(format_args!("left out what decides nothing (metrics, metadata, names of descriptors), {times}"));
+        log_info(format_args!(
+            "omitted settings without effect on decisions (metrics, metadata, names of descriptors), {times}"
+        ));
     }
     if checked.policy.rules.is_empty() {
-        say("no descriptor has a rate_limit, so that there are no rules");
+        log_info("no descriptor has a rate_limit: the policy has no rules");
     }
     Ok(Exit::Done)
 }
 
-fn read(file: &Path, known: &[Configuration]) -> Result<Configuration, Failure> {
+fn read(file: &Path, known: &[EnvoyConfiguration]) -> Result<EnvoyConfiguration, Failure> {
     let text = policy_file::text(file).map_err(|error| Failure::report(Exit::Failed, error.to_string()))?;
     let domains: Vec<&str> = known.iter().map(|configuration| configuration.domain.as_str()).collect();
-    Configuration::read(&text, &policy_file::name_of(file), &domains)
+    EnvoyConfiguration::read(&text, &policy_file::name_of(file), &domains)
         .map_err(|report| Failure::report(Exit::No, report.to_string()))
 }

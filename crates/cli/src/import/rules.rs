@@ -1,15 +1,16 @@
-//! From nested descriptors to rules.
+//! Converts nested descriptors to rules.
 //!
-//! There a request's descriptor walks down a tree: of the descriptors for an
-//! entry's key it takes the one with its value, else the first wildcard that
-//! fits, else the one for all values; it never turns back, and a limit holds
-//! only at the end of the walk. Here every rule asks for exactly the entries of
-//! its walk, and for none of the values that would have led elsewhere.
+//! envoyproxy/ratelimit matches the entries of a request against a tree. For each
+//! entry it selects, among the descriptors with the entry's key, the one with the
+//! same value, else the first wildcard that matches, else the one without a value.
+//! It does not backtrack, and only the limit of the last selected descriptor
+//! applies. A rule therefore requires exactly the entries on the path to its
+//! limit, and excludes the values for which another descriptor is selected.
 
 use tollgate::policy::model::TextPattern;
 
-use super::configuration::{Amount, Configuration, Descriptor, Limit, Value};
-use super::identity_names::{Identity, identity_of};
+use super::configuration::{EnvoyAmount, EnvoyConfiguration, EnvoyDescriptor, EnvoyLimit, EnvoyValue};
+use super::identity_names::{EntryIdentity, identity_of};
 use super::rule_names::RuleNames;
 
 /// A rule of the policy.
@@ -17,83 +18,83 @@ use super::rule_names::RuleNames;
 pub(super) struct ImportedRule {
     pub(super) name: String,
     pub(super) domain: String,
-    pub(super) asked: Vec<Asked>,
-    pub(super) amount: Amount,
+    pub(super) conditions: Vec<EntryCondition>,
+    pub(super) amount: EnvoyAmount,
     pub(super) shadow: bool,
     pub(super) replaces: Vec<String>,
 }
 
-/// What a rule asks of one entry.
+/// The condition of a rule on one entry.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) identity: Identity,
+pub(super) struct EntryCondition {
+    pub(super) identity: EntryIdentity,
     pub(super) is: Option<String>,
     pub(super) not: Vec<String>,
-    /// Whether each value has a counter of its own.
+    /// Whether each value has its own counter.
     pub(super) counted: bool,
 }
 
-pub(super) fn rules(configurations: &[Configuration]) -> Vec<ImportedRule> {
+pub(super) fn rules(configurations: &[EnvoyConfiguration]) -> Vec<ImportedRule> {
     let mut names = RuleNames::default();
     let mut rules = Vec::new();
-    for Configuration { domain, descriptors, .. } in configurations {
+    for EnvoyConfiguration { domain, descriptors, .. } in configurations {
         let mut found = Vec::new();
-        walk(descriptors, &mut Vec::new(), domain, &mut |text, asked, descriptor, limit| {
-            found.push((names.take(text), asked.to_vec(), descriptor.shadow, limit));
+        visit_limits(descriptors, &mut Vec::new(), domain, &mut |text, conditions, descriptor, limit| {
+            found.push((names.take(text), conditions.to_vec(), descriptor.shadow, limit));
         });
-        let called = |name: &String| {
-            let is_called = |(_, _, _, limit): &&(String, _, _, &Limit)| limit.name.as_ref() == Some(name);
-            found.iter().filter(is_called).map(|(rule, ..)| rule.clone()).collect::<Vec<_>>()
+        let rules_with_limit_name = |name: &String| {
+            let has_name = |(_, _, _, limit): &&(String, _, _, &EnvoyLimit)| limit.name.as_ref() == Some(name);
+            found.iter().filter(has_name).map(|(rule, ..)| rule.clone()).collect::<Vec<_>>()
         };
-        rules.extend(found.iter().map(|(name, asked, shadow, limit)| ImportedRule {
+        rules.extend(found.iter().map(|(name, conditions, shadow, limit)| ImportedRule {
             name: name.clone(),
             domain: domain.clone(),
-            asked: asked.clone(),
+            conditions: conditions.clone(),
             amount: limit.amount.clone(),
             shadow: *shadow,
-            replaces: limit.replaces.iter().flat_map(called).filter(|other| other != name).collect(),
+            replaces: limit.replaces.iter().flat_map(rules_with_limit_name).filter(|other| other != name).collect(),
         }));
     }
     rules
 }
 
-/// Calls `found` for every limit, with a text for its name and what the entries on the way to it must be.
-fn walk<'c>(
-    descriptors: &'c [Descriptor],
-    path: &mut Vec<Asked>,
+/// Calls `found` for every limit, with a text for its name and the conditions on the entries of its path.
+fn visit_limits<'c>(
+    descriptors: &'c [EnvoyDescriptor],
+    path: &mut Vec<EntryCondition>,
     text: &str,
-    found: &mut impl FnMut(&str, &[Asked], &'c Descriptor, &'c Limit),
+    found: &mut impl FnMut(&str, &[EntryCondition], &'c EnvoyDescriptor, &'c EnvoyLimit),
 ) {
     for (at, descriptor) in descriptors.iter().enumerate() {
-        // That there is one was checked when it was read.
+        // The reader has rejected keys without an identity.
         let Some(identity) = identity_of(&descriptor.key) else { continue };
-        let not = elsewhere(descriptors, at);
+        let not = values_of_others(descriptors, at);
         let (is, counted, shown) = match &descriptor.value {
-            Value::Exact(value) => (Some(value.clone()), false, format!("_{value}")),
-            Value::Wildcard(value) => (Some(value.clone()), !descriptor.shared, format!("_{value}")),
-            Value::Any => (None, true, String::new()),
+            EnvoyValue::Exact(value) => (Some(value.clone()), false, format!("_{value}")),
+            EnvoyValue::Wildcard(value) => (Some(value.clone()), !descriptor.shared, format!("_{value}")),
+            EnvoyValue::Any => (None, true, String::new()),
         };
-        path.push(Asked { identity, is, not, counted });
+        path.push(EntryCondition { identity, is, not, counted });
         let text = format!("{text}.{}{shown}", descriptor.key);
         if let Some(limit) = &descriptor.limit {
             found(&text, path, descriptor, limit);
         }
-        walk(&descriptor.descriptors, path, &text, found);
+        visit_limits(&descriptor.descriptors, path, &text, found);
         path.pop();
     }
 }
 
-/// The values that another descriptor of the same key takes before this one.
-fn elsewhere(descriptors: &[Descriptor], at: usize) -> Vec<String> {
+/// The values for which another descriptor with the same key is selected before this one.
+fn values_of_others(descriptors: &[EnvoyDescriptor], at: usize) -> Vec<String> {
     let own = &descriptors[at];
     let same_key = descriptors.iter().enumerate().filter(|(_, other)| other.key == own.key);
     same_key
         .filter_map(|(other_at, other)| match (&own.value, &other.value) {
-            (Value::Any, Value::Exact(value) | Value::Wildcard(value)) => Some(value.clone()),
-            (Value::Wildcard(own), Value::Exact(value)) => {
+            (EnvoyValue::Any, EnvoyValue::Exact(value) | EnvoyValue::Wildcard(value)) => Some(value.clone()),
+            (EnvoyValue::Wildcard(own), EnvoyValue::Exact(value)) => {
                 TextPattern(own.clone()).matches(value.as_bytes()).then(|| value.clone())
             }
-            (Value::Wildcard(_), Value::Wildcard(value)) => (other_at < at).then(|| value.clone()),
+            (EnvoyValue::Wildcard(_), EnvoyValue::Wildcard(value)) => (other_at < at).then(|| value.clone()),
             _ => None,
         })
         .collect()

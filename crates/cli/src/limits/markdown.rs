@@ -1,4 +1,4 @@
-//! Published limits as a page of Markdown.
+//! Published limits as a Markdown page.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ pub(super) fn document(published: &Published) -> String {
     if !any_limits {
         return page;
     }
-    page.push_str("\n## Response fields\n\n| field | tells |\n| --- | --- |\n");
+    page.push_str("\n## Response fields\n\n| field | meaning |\n| --- | --- |\n");
     for field in &published.fields {
         push_line(&mut page, format_args!("| `{}` | {} |", field.name, field.meaning));
     }
@@ -60,8 +60,8 @@ fn push_limits(page: &mut String, rule: &PublishedRule) {
 fn push_tiers(page: &mut String, rule: &PublishedRule) {
     page.push_str("| tier | limit |\n| --- | --- |\n");
     for grant in &rule.grants {
-        let tier = cell(grant.tier.as_deref().unwrap_or("everybody"));
-        let default = if grant.is_default { " (unless another is known)" } else { "" };
+        let tier = cell(grant.tier.as_deref().unwrap_or("all clients"));
+        let default = if grant.is_default { " (default)" } else { "" };
         let summaries: Vec<&str> = grant.limits.iter().map(|limit| limit.summary.as_str()).collect();
         let limit = if summaries.is_empty() { "unlimited".to_owned() } else { summaries.join("; and ") };
         push_line(page, format_args!("| {tier}{default} | {limit} |"));
@@ -69,7 +69,7 @@ fn push_tiers(page: &mut String, rule: &PublishedRule) {
     page.push('\n');
 }
 
-/// How the limits count, each way once.
+/// The explanations of the limits, without repetitions.
 fn explanations(rule: &PublishedRule) -> Vec<&str> {
     let mut explanations = Vec::new();
     for limit in rule.grants.iter().flat_map(|grant| &grant.limits) {
@@ -80,7 +80,7 @@ fn explanations(rule: &PublishedRule) -> Vec<&str> {
     explanations
 }
 
-/// A text that does not end its cell of a table.
+/// Escapes a text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

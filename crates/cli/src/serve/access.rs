@@ -1,4 +1,4 @@
-//! Who may ask, on each listener: arguments, and tokens as an operator gives them, in a file or in a variable.
+//! Authentication on each listener: flags, and tokens from a file or an environment variable.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,15 +9,17 @@ use clap::{Args, ValueEnum};
 use tollgate_server::{AccessToken, CallerAccess, Listeners};
 
 use crate::exit::Failure;
-use crate::output::{Complaint, say};
+use crate::output::{RepeatedError, log_info};
 
-/// Who may use the admin listener.
+/// Authentication on the admin listener.
 #[derive(Debug, Args)]
 pub(super) struct AdminArguments {
-    /// A file with the token that operators must bring, as `Authorization:
-    /// Bearer`, which is read again when it changes; else the variable
-    /// TOLLGATE_ADMIN_TOKEN. Without either only this machine may look
-    #[arg(long, value_name = "FILE")]
+    /// Require the token in this file on the admin listener, as `Authorization: Bearer TOKEN`
+    ///
+    /// The file is reloaded when it changes. Without it the token is taken from
+    /// the variable TOLLGATE_ADMIN_TOKEN. Without either, the admin listener
+    /// must have a loopback address.
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_ADMIN_TOKEN_FILE", hide_env_values = true)]
     admin_token_file: Option<PathBuf>,
 }
 
@@ -26,31 +28,37 @@ impl AdminArguments {
         TokenSource { name: "admin", file: self.admin_token_file.as_deref(), variable: "TOLLGATE_ADMIN_TOKEN" }
     }
 
-    /// What is likely a mistake about who may use the admin listener.
+    /// Warnings about likely mistakes in the protection of the admin listener.
     pub(super) fn warnings(&self, is_exposed: bool, is_encrypted: bool) -> Vec<String> {
         let exposed = (is_exposed && !is_encrypted).then(|| {
-            "the admin listener is open to other machines without TLS: whoever hears a call on its way has the token"
+            "the admin listener is reachable from other machines without TLS: the token can be read in transit; set \
+             --tls-cert and --tls-key"
                 .to_owned()
         });
         exposed.into_iter().chain(self.token().warning()).collect()
     }
 }
 
-/// Who may ask for decisions.
+/// Authentication on the listeners that answer decisions.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Callers")]
 pub(super) struct CallerArguments {
-    /// A file with the token that callers must send on the HTTP, gRPC and RESP listeners; else the variable TOLLGATE_ACCESS_TOKEN
+    /// Require the token in this file on the HTTP, gRPC and RESP listeners
     ///
+    /// Without the file the token is taken from the variable
+    /// TOLLGATE_ACCESS_TOKEN.
     /// HTTP: `Authorization: Bearer TOKEN`, or `X-Tollgate-Token: TOKEN` for
-    /// forward-auth, where Authorization is the client's own. gRPC: the metadata
-    /// `authorization: Bearer TOKEN`. RESP: `AUTH TOKEN`. Health checks need
-    /// none. The file is read again when it changes.
-    #[arg(long, value_name = "FILE")]
+    /// forward-auth, where Authorization belongs to the client. gRPC: the
+    /// metadata `authorization: Bearer TOKEN`. RESP: `AUTH TOKEN`. Health checks
+    /// need no token. The file is reloaded when it changes.
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_ACCESS_TOKEN_FILE", hide_env_values = true)]
     access_token_file: Option<PathBuf>,
 
-    /// Whether the HTTP listener answers GET /metrics, without rules that have `publish: false`; the admin listener always does, with all
-    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    /// Serve GET /metrics on the HTTP listener too
+    ///
+    /// There it omits rules with `publish: false`. The admin listener always
+    /// serves it, with all rules.
+    #[arg(long, value_name = "ON|OFF", default_value = "on", env = "TOLLGATE_HTTP_METRICS", hide_env_values = true)]
     http_metrics: OnOff,
 }
 
@@ -60,12 +68,12 @@ enum OnOff {
     Off,
 }
 
-/// How a listener that other machines reach is protected.
+/// How TLS protects the listeners.
 #[derive(Clone, Copy)]
 pub(super) struct Protection {
     pub(super) is_encrypted: bool,
-    /// Whether only clients with a certificate get in.
-    pub(super) asks_for_certificates: bool,
+    /// Whether clients must present a certificate.
+    pub(super) requires_client_certificates: bool,
 }
 
 impl CallerArguments {
@@ -77,16 +85,16 @@ impl CallerArguments {
         CallerAccess { token, has_metrics: self.http_metrics == OnOff::On }
     }
 
-    /// What is likely a mistake about who may ask.
+    /// Warnings about likely mistakes in the protection of the callers' listeners.
     pub(super) fn warnings(&self, listeners: &Listeners, has_token: bool, protection: Protection) -> Vec<String> {
         let exposed = exposed(listeners);
         let mut warnings = Vec::new();
         if !exposed.is_empty() {
             let open = format!("open to other machines ({})", exposed.join(", "));
-            match (has_token || protection.asks_for_certificates, protection.is_encrypted) {
+            match (has_token || protection.requires_client_certificates, protection.is_encrypted) {
                 (false, false) => warnings.push(format!(
                     "listeners are {open} without a token and without TLS: every machine that reaches them can charge, \
-                     refund and release in any client's name, and read what others ask; set --access-token-file and --tls-cert, \
+                     refund and release in any client's name, and read other callers' requests; set --access-token-file and --tls-cert, \
                      or keep them within a network that you trust"
                 )),
                 (false, true) => warnings.push(format!(
@@ -94,7 +102,7 @@ impl CallerArguments {
                      in any client's name; set --access-token-file or --tls-client-ca"
                 )),
                 (true, false) => warnings.push(format!(
-                    "listeners are {open} without TLS: the token can be read on its way; set --tls-cert and --tls-key"
+                    "listeners are {open} without TLS: the token can be read in transit; set --tls-cert and --tls-key"
                 )),
                 (true, true) => {}
             }
@@ -104,35 +112,35 @@ impl CallerArguments {
     }
 }
 
-/// The listeners for callers that other machines reach.
+/// The callers' listeners that other machines can reach.
 fn exposed(listeners: &Listeners) -> Vec<&'static str> {
     let all = [("http", listeners.http), ("grpc", listeners.grpc), ("resp", listeners.resp)];
     all.into_iter().filter(|(_, address)| address.is_some_and(is_exposed)).map(|(name, _)| name).collect()
 }
 
-/// Whether other machines reach an address.
+/// Whether other machines can reach an address.
 pub(super) fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
-/// Where a token stands.
+/// Where a token is read from.
 pub(super) struct TokenSource<'a> {
     /// Which token it is: `admin` or `access`.
     pub(super) name: &'static str,
     pub(super) file: Option<&'a Path>,
-    /// For where files are harder to give than variables.
+    /// The environment variable that is read without a file.
     pub(super) variable: &'static str,
 }
 
 impl TokenSource<'_> {
-    /// The token, if there is one.
+    /// Reads the token; `None` if neither the file nor the variable is set.
     pub(super) fn read(&self) -> Result<Option<AccessToken>, Failure> {
-        let (text, place) = match self.file {
+        let (text, source) = match self.file {
             Some(file) => {
-                let (name, place) = (self.name, file.display().to_string());
+                let (name, source) = (self.name, file.display().to_string());
                 let text = fs::read_to_string(file)
-                    .map_err(|error| Failure::failed(format!("cannot read the {name} token in {place}: {error}")))?;
-                (text, place)
+                    .map_err(|error| Failure::failed(format!("cannot read the {name} token in {source}: {error}")))?;
+                (text, source)
             }
             None => match std::env::var(self.variable) {
                 Ok(text) if text.is_empty() => return Err(self.empty_variable()),
@@ -143,60 +151,62 @@ impl TokenSource<'_> {
         };
         let token = AccessToken::new(&text);
         token.map(Some).map_err(|error| {
-            Failure::failed(format!("{place}: {error}")).with_hint("`openssl rand -hex 32` makes a good one")
+            Failure::failed(format!("{source}: {error}")).with_hint("`openssl rand -hex 32` generates one")
         })
     }
 
-    /// A token that got lost on its way into the variable must not open the listener.
+    /// An empty variable is a configuration error, which must not turn authentication off.
     fn empty_variable(&self) -> Failure {
         let variable = self.variable;
-        let what = format!("{variable} is set and empty, which is not taken to mean that no token is wanted");
-        Failure::failed(what).with_hint(format!("`unset {variable}` to have none; `openssl rand -hex 32` makes one"))
+        let sentence = format!("{variable} is set but empty; an empty token does not turn authentication off");
+        Failure::failed(sentence)
+            .with_hint(format!("`unset {variable}` to run without a token; `openssl rand -hex 32` generates one"))
     }
 
     /// A warning if other users of this machine may read the token.
     pub(super) fn warning(&self) -> Option<String> {
-        let file = self.file.filter(|file| is_open_to_all(file))?.display();
-        Some(format!("every user of this machine may read the {} token in {file}: `chmod 600 {file}`", self.name))
+        let file = self.file.filter(|file| is_world_readable(file))?.display();
+        Some(format!("every user of this machine can read the {} token in {file}: run `chmod 600 {file}`", self.name))
     }
 
-    /// What reads `token` again when its file changes; `None` where there is no file.
+    /// Returns a watcher that reloads `token` when its file changes; `None` without a file.
     pub(super) fn watch(&self, token: Option<&AccessToken>) -> Option<WatchedToken> {
         let (token, file) = (token?.clone(), self.file?.to_owned());
-        Some(WatchedToken { name: self.name, token, file, complaint: Complaint::default() })
+        Some(WatchedToken { name: self.name, token, file, last_error: RepeatedError::default() })
     }
 }
 
-fn is_open_to_all(file: &Path) -> bool {
-    const OTHERS_READ: u32 = 0o004;
-    fs::metadata(file).is_ok_and(|known| known.permissions().mode() & OTHERS_READ != 0)
+fn is_world_readable(file: &Path) -> bool {
+    const OTHERS_CAN_READ: u32 = 0o004;
+    fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & OTHERS_CAN_READ != 0)
 }
 
-/// A token that is read again when its file changes.
+/// A token that is reloaded when its file changes.
 pub(super) struct WatchedToken {
     name: &'static str,
     token: AccessToken,
     file: PathBuf,
-    complaint: Complaint,
+    last_error: RepeatedError,
 }
 
 impl WatchedToken {
-    pub(super) fn look(&mut self) {
+    /// Reloads the token if its file has changed.
+    pub(super) fn check(&mut self) {
         let read = fs::read_to_string(&self.file).map_err(|error| error.to_string());
         let read = read.and_then(|text| AccessToken::new(&text).map_err(|error| error.to_string()));
         let name = self.name;
         match read {
             Ok(new) => {
                 if self.token.replace(&new) {
-                    say(format_args!("the {name} token was read again: from now on only what the file says is taken"));
+                    log_info(format_args!("the {name} token was reloaded: only the new token is accepted from now on"));
                 }
-                self.complaint.clear();
+                self.last_error.clear();
             }
-            Err(why) => {
+            Err(error) => {
                 let file = self.file.display();
                 let sentence =
-                    format!("the {name} token was not read again, and the old one still holds: {file}: {why}");
-                self.complaint.say(sentence);
+                    format!("the {name} token was not reloaded, the previous one stays in use: {file}: {error}");
+                self.last_error.log(sentence);
             }
         }
     }

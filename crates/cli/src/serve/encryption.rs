@@ -5,33 +5,34 @@ use tollgate_server::{Reloaded, Tls, TlsError, TlsFiles};
 
 use super::access::Protection;
 use crate::exit::Failure;
-use crate::output::{Complaint, say};
+use crate::output::{RepeatedError, log_info};
 
-/// TLS on every listener.
+/// TLS for every listener.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "TLS")]
 pub(super) struct TlsArguments {
-    /// The service's certificate in PEM, with those between it and its authority: every listener speaks TLS
+    /// Serve TLS on every listener with this certificate chain (PEM)
     ///
-    /// The files are read again when they change; open connections stay.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    /// The chain is the service's certificate and the intermediate ones. The
+    /// files are reloaded when they change; open connections stay.
+    #[arg(long, value_name = "FILE", requires = "tls_key", env = "TOLLGATE_TLS_CERT", hide_env_values = true)]
     tls_cert: Option<PathBuf>,
 
-    /// The certificate's private key in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    /// Private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "TOLLGATE_TLS_KEY", hide_env_values = true)]
     tls_key: Option<PathBuf>,
 
-    /// The authorities of clients in PEM: only clients with a certificate of theirs are let in
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    /// Require a client certificate signed by one of these CAs (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "TOLLGATE_TLS_CLIENT_CA", hide_env_values = true)]
     tls_client_ca: Option<PathBuf>,
 }
 
 impl TlsArguments {
     pub(super) fn protection(&self) -> Protection {
-        Protection { is_encrypted: self.tls_cert.is_some(), asks_for_certificates: self.tls_client_ca.is_some() }
+        Protection { is_encrypted: self.tls_cert.is_some(), requires_client_certificates: self.tls_client_ca.is_some() }
     }
 
-    /// What it takes to speak TLS, if that is wanted.
+    /// Loads the certificate and the key; `None` without `--tls-cert`.
     pub(super) fn load(&self) -> Result<Option<Tls>, Failure> {
         let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
         let files = TlsFiles {
@@ -39,31 +40,40 @@ impl TlsArguments {
             key: key.clone(),
             client_authorities: self.tls_client_ca.clone(),
         };
-        let unusable = |error: TlsError| Failure::failed(format!("cannot speak TLS: {error}"));
+        let unusable = |error: TlsError| {
+            let failure = Failure::failed(format!("cannot set up TLS: {error}"));
+            match error.hint() {
+                Some(hint) => failure.with_hint(hint),
+                None => failure,
+            }
+        };
         Tls::load(files).map(Some).map_err(unusable)
     }
 }
 
-/// Certificates that are read again when their files change.
+/// Certificates that are reloaded when their files change.
 pub(super) struct WatchedTls {
     tls: Tls,
-    complaint: Complaint,
+    last_error: RepeatedError,
 }
 
 impl WatchedTls {
     pub(super) fn new(tls: Tls) -> WatchedTls {
-        WatchedTls { tls, complaint: Complaint::default() }
+        WatchedTls { tls, last_error: RepeatedError::default() }
     }
 
-    pub(super) fn look(&mut self) {
+    /// Reloads the certificates if a file has changed.
+    pub(super) fn check(&mut self) {
         match self.tls.reload() {
             Ok(Reloaded::Unchanged) => {}
             Ok(Reloaded::Changed) => {
-                self.complaint.clear();
-                say("certificates were read again: new connections meet the new ones");
+                self.last_error.clear();
+                log_info("TLS certificates reloaded: new connections use them");
             }
             Err(error) => {
-                self.complaint.say(format!("certificates were not read again, and the old ones still hold: {error}"));
+                let hint = error.hint().map_or_else(String::new, |hint| format!("\nhint: {hint}"));
+                self.last_error
+                    .log(format!("TLS certificates not reloaded, the previous ones stay in use: {error}{hint}"));
             }
         }
     }

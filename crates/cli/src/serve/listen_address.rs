@@ -1,14 +1,14 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Where a listener is to be, or that it is off.
+/// The address of a listener, or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListenAddress {
     Off,
     At(SocketAddr),
 }
 
-/// What the text of a listener's address should have been.
+/// The error for a text that is not the address of a listener.
 #[derive(Debug, thiserror::Error)]
 #[error("expected an address such as 127.0.0.1:8080 or [::1]:8080, a port such as :8080, or off")]
 pub(crate) struct NotAnAddress;
@@ -22,7 +22,8 @@ impl ListenAddress {
     }
 }
 
-/// Nothing is open to other machines unless its address says so: a port alone is one of this machine.
+/// A port without an address is on loopback, so that a listener is reachable from other machines only with an explicit
+/// address.
 impl FromStr for ListenAddress {
     type Err = NotAnAddress;
 
@@ -50,14 +51,14 @@ mod tests {
     }
 
     #[test]
-    fn whole_addresses_are_taken_as_they_are() {
+    fn address_with_a_port_is_used_unchanged() {
         assert_eq!("[::]:80".parse::<ListenAddress>().unwrap().address(), "[::]:80".parse().ok());
         assert_eq!("0.0.0.0:0".parse::<ListenAddress>().unwrap().address(), "0.0.0.0:0".parse().ok());
         assert_eq!("off".parse::<ListenAddress>().unwrap(), ListenAddress::Off);
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn other_texts_are_rejected() {
         for text in
             ["", ":", "OFF", "127.0.0.1", "127.0.0.1:", ":65536", "-1", "::1:80x", "example.com:80", "localhost"]
         {

@@ -1,4 +1,4 @@
-//! Tells systemd how far the service is: a datagram to the socket that it names.
+//! Notifies systemd of the state of the service, with a datagram to the socket in `NOTIFY_SOCKET`.
 
 use std::env;
 use std::ffi::OsStr;
@@ -6,35 +6,35 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Where systemd listens, if it started us and wants to know.
+/// The environment variable with the socket of systemd.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// How far the service is.
+/// A state that systemd is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum ServiceState {
     Ready,
     Reloading,
     Stopping,
 }
 
-/// Tells it to whoever started us. A service goes on when nobody listens.
-pub(super) fn notify(progress: Progress) {
+/// Notifies systemd, if it started the process and expects it. Errors are ignored: the service continues.
+pub(super) fn notify(state: ServiceState) {
     if let Some(socket) = env::var_os(SOCKET) {
-        let _ = tell(&socket, progress);
+        let _ = send(&socket, state);
     }
 }
 
-fn tell(socket: &OsStr, progress: Progress) -> io::Result<()> {
-    let message = match progress {
-        Progress::Ready => "READY=1",
-        Progress::Reloading => "RELOADING=1",
-        Progress::Stopping => "STOPPING=1",
+fn send(socket: &OsStr, state: ServiceState) -> io::Result<()> {
+    let message = match state {
+        ServiceState::Ready => "READY=1",
+        ServiceState::Reloading => "RELOADING=1",
+        ServiceState::Stopping => "STOPPING=1",
     };
     UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address(socket)?)?;
     Ok(())
 }
 
-/// A path, or behind an `@` a name that is in no directory.
+/// The address of a socket: a path, or an abstract name after `@`.
 fn address(socket: &OsStr) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = socket.as_bytes().strip_prefix(b"@") {
@@ -50,13 +50,13 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_name_in_no_directory_is_understood() {
+    fn abstract_socket_name_is_notified() {
         use std::os::linux::net::SocketAddrExt;
         let name = format!("tollgate-notify-{}", std::process::id());
-        let listening = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        tell(OsStr::new(&format!("@{name}")), Progress::Reloading).unwrap();
+        let receiver = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        send(OsStr::new(&format!("@{name}")), ServiceState::Reloading).unwrap();
         let mut message = [0; 64];
-        let length = listening.recv(&mut message).unwrap();
+        let length = receiver.recv(&mut message).unwrap();
         assert_eq!(&message[..length], b"RELOADING=1");
     }
 }

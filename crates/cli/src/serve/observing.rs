@@ -3,102 +3,109 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use tollgate::Clock;
+use tollgate::clock::Clock;
 use tollgate::policy::promise::Promise;
-use tollgate_server::observe::{Identities, Log, LogFormat, Observer, ObserverSettings};
+use tollgate_server::observe::{EventLog, IdentityFormat, LogFormat, Observer, ObserverSettings};
 
 use crate::exit::Failure;
-use crate::output::{self, Complaint, say};
+use crate::output::{self, RepeatedError, log_info};
 
 /// The log, on stderr.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Log")]
 pub(super) struct LogArguments {
-    /// How the lines on stderr look
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    log_format: Format,
+    /// Write the log on stderr in this format
+    #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOLLGATE_LOG_FORMAT", hide_env_values = true)]
+    log_format: LogFormatArgument,
 
-    /// How clients are told of in the log, in events and in lists
-    #[arg(long, value_name = "HOW", default_value = "hashed")]
-    log_identities: Told,
+    /// Show client identities in this form in the log, in events and in lists
+    #[arg(
+        long,
+        value_name = "FORM",
+        default_value = "hashed",
+        env = "TOLLGATE_LOG_IDENTITIES",
+        hide_env_values = true
+    )]
+    log_identities: IdentityForm,
 
-    /// A file with the key for hashes of clients, at least 16 bytes
+    /// Hash client identities with the key in this file, at least 16 bytes
     ///
-    /// It is read again when it changes; each hash tells under which key it
-    /// was made. Without it the key is random, and another after every start.
-    #[arg(long, value_name = "FILE")]
+    /// The file is reloaded when it changes; each hash names its key. Without
+    /// the file the key is random and changes at every start.
+    #[arg(long, value_name = "FILE", env = "TOLLGATE_LOG_KEY_FILE", hide_env_values = true)]
     log_key_file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
+enum LogFormatArgument {
+    /// Readable lines
     Text,
-    /// Each line is a JSON object
+    /// One JSON object per line
     Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Told {
-    /// As keyed hashes
+enum IdentityForm {
+    /// Keyed hashes
     Hashed,
-    /// As networks (/24, IPv6 /48), and the first characters of anything else
+    /// Networks (IPv4 /24, IPv6 /48), and the first characters of other values
     Truncated,
-    /// As they are
+    /// Unchanged
     Plain,
 }
 
 impl LogArguments {
-    /// Begins to write the log. From here on everything that is said is in it.
+    /// Starts the log. From then on all messages of the program go through it.
     pub(super) fn start(&self, clock: &Arc<dyn Clock>) -> Result<Arc<Observer>, Failure> {
         let format = match self.log_format {
-            Format::Text => LogFormat::Text,
-            Format::Json => LogFormat::Json,
+            LogFormatArgument::Text => LogFormat::Text,
+            LogFormatArgument::Json => LogFormat::Json,
         };
         let identities = match self.log_identities {
-            Told::Hashed => Identities::Hashed,
-            Told::Truncated => Identities::Truncated,
-            Told::Plain => Identities::Plain,
+            IdentityForm::Hashed => IdentityFormat::Hashed,
+            IdentityForm::Truncated => IdentityFormat::Truncated,
+            IdentityForm::Plain => IdentityFormat::Plain,
         };
-        let log = Log::start(format, io::stderr())
-            .map_err(|error| Failure::failed(format!("cannot start the log's thread: {error}")))?;
+        let log = EventLog::start(format, io::stderr())
+            .map_err(|error| Failure::failed(format!("cannot start the thread of the log: {error}")))?;
         let settings = ObserverSettings { identities, key_file: self.log_key_file.clone(), log: Some(log) };
         let observer = Observer::new(settings, Arc::clone(clock)).map_err(|error| match &self.log_key_file {
-            Some(file) => Failure::failed(format!("cannot use {} as the log's key: {error}", file.display())),
-            None => Failure::failed(format!("cannot make a key for the log: {error}")),
+            Some(file) => Failure::failed(format!("cannot use {} as the log key: {error}", file.display())),
+            None => Failure::failed(format!("cannot create a log key: {error}")),
         })?;
         let observer = Arc::new(observer);
-        output::through(&observer, format);
+        output::use_log(&observer, format);
         Ok(observer)
     }
 }
 
-/// An observer who looks around now and then, and whose key is read again when it changes.
+/// The observer, its periodic work, and its key, which is reloaded when its file changes.
 pub(super) struct Observing {
     observer: Arc<Observer>,
-    complaint: Complaint,
+    last_error: RepeatedError,
 }
 
 impl Observing {
     pub(super) fn new(observer: Arc<Observer>) -> Observing {
-        Observing { observer, complaint: Complaint::default() }
+        Observing { observer, last_error: RepeatedError::default() }
     }
 
-    /// Tells what a rule promises.
-    pub(super) fn introduce(&self, promise: &Promise) {
+    /// Logs what a rule guarantees.
+    pub(super) fn log_rule(&self, promise: &Promise) {
         self.observer.introduce(promise);
     }
 
-    pub(super) fn look(&mut self) {
-        self.observer.look_around();
+    /// Runs the periodic work, and reloads the key if its file has changed.
+    pub(super) fn check(&mut self) {
+        self.observer.run_periodic();
         match self.observer.reread_key() {
             Ok(None) => {}
             Ok(Some(id)) => {
-                self.complaint.clear();
-                say(format_args!("the log's key was read again: clients are hashed under key {id} from now on"));
+                self.last_error.clear();
+                log_info(format_args!("log key reloaded: clients are hashed with key {id} from now on"));
             }
             Err(error) => {
-                self.complaint.say(format!("the log's key was not read again, and the old one still holds: {error}"));
+                self.last_error.log(format!("log key not reloaded, the previous one stays in use: {error}"));
             }
         }
     }

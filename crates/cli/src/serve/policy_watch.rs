@@ -2,115 +2,137 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tollgate::policy::{LoadError, NamedFile};
+use tollgate::policy::CheckedPolicy;
+use tollgate::policy::{Diagnostic, LoadError, Loaded, MissingSecrets, NamedFile};
 use tollgate_server::Engine;
 use tollgate_server::observe::Level;
 
-use super::warnings;
-use crate::output::{say, say_as};
+use super::policy_changes;
+use crate::output::{log, log_info};
 use crate::policy_file;
 
-/// How many counts that do not go on are listed after a reload.
-const MOST_CHANGES_TOLD: usize = 20;
+/// The most counter changes that a reload logs.
+const MAX_LOGGED_CHANGES: usize = 20;
 
-/// A policy that is read again when its file changes, or one that it names, or when an operator says so.
+/// The most warnings about a policy that are logged.
+const MAX_LOGGED_WARNINGS: usize = 20;
+
+/// A policy that is reloaded when its file changes, when a file that it names changes, or on request.
 pub(super) struct WatchedPolicy {
     engine: Arc<Engine>,
-    /// `None` where the policy is none of a file.
+    /// The active policy.
+    policy: CheckedPolicy,
+    /// `None` if the policy does not come from a file.
     file: Option<PathBuf>,
-    /// What was in the files when they were last read, or tried to be.
-    read: Seen,
-    /// What was in the files a moment ago.
-    seen: Seen,
+    /// The contents of the files at the last reload or attempted reload.
+    loaded: FileContents,
+    /// The contents of the files at the last check.
+    seen: FileContents,
 }
 
-/// What is in a policy's files.
+/// The contents of the files of a policy, as hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
-    /// In the policy itself; `None` where it could not be read.
+struct FileContents {
+    /// The policy file; `None` if it cannot be read.
     policy: Option<u64>,
-    /// In those that it names: tiers, keys.
+    /// The files that the policy names: tiers, keys.
     named: Vec<NamedFile>,
 }
 
 impl WatchedPolicy {
-    /// `named` are the files that the policy in force was read from besides its own.
-    pub(super) fn new(engine: Arc<Engine>, file: Option<&Path>, named: Vec<NamedFile>) -> WatchedPolicy {
+    /// Watches the files of the active policy.
+    pub(super) fn new(engine: Arc<Engine>, file: Option<&Path>, active: Loaded) -> WatchedPolicy {
         let file = file.map(Path::to_owned);
-        let read = Seen { policy: file.as_deref().and_then(content), named };
-        WatchedPolicy { engine, file, seen: read.clone(), read }
+        let loaded = FileContents { policy: file.as_deref().and_then(content_hash), named: active.files };
+        WatchedPolicy { engine, policy: active.policy, file, seen: loaded.clone(), loaded }
     }
 
-    /// Reads the policy again if a file has changed, or is gone. What is still
-    /// changing is left alone: an editor may be in the middle of writing, and
-    /// replacing a file may take it away for a moment.
-    pub(super) fn look(&mut self) {
+    /// Reloads the policy if a file has changed or is gone. A file must be unchanged for two checks: an editor may
+    /// still be writing, and replacing a file may remove it for a moment.
+    pub(super) fn check(&mut self) {
         let Some(file) = self.file.as_deref().filter(|file| !policy_file::is_stdin(file)) else { return };
-        let now = Seen { policy: content(file), named: self.read.named.iter().map(NamedFile::now).collect() };
-        let is_still = self.seen == now;
+        let named = self.loaded.named.iter().map(NamedFile::now).collect();
+        let now = FileContents { policy: content_hash(file), named };
+        let is_stable = self.seen == now;
         self.seen = now;
-        if is_still && self.read != self.seen {
-            // How it went has been said.
+        if is_stable && self.loaded != self.seen {
+            // The outcome has been logged.
             drop(self.reload());
         }
     }
 
-    /// Reads the file again, says how it went, and returns it too. Where the
-    /// file is wrong, the policy that held still holds.
+    /// Reloads the policy, and logs and returns the outcome. If the file is invalid, the active policy stays.
     pub(super) fn reload(&mut self) -> Result<String, String> {
-        let outcome = self.read_again();
-        match &outcome {
-            Ok(message) => message.lines().for_each(say),
-            Err(why) => say_as(Level::Error, why),
+        match self.try_reload() {
+            Ok((message, warnings)) => {
+                message.lines().for_each(log_info);
+                let warnings = log_warnings(&warnings);
+                Ok([vec![message], warnings].concat().join("\n"))
+            }
+            Err(error) => {
+                log(Level::Error, &error);
+                Err(error)
+            }
         }
-        outcome
     }
 
-    fn read_again(&mut self) -> Result<String, String> {
+    /// Returns a description of the changes, and the warnings about the new policy.
+    fn try_reload(&mut self) -> Result<(String, Vec<Diagnostic>), String> {
         let Some(file) = self.file.as_deref() else {
-            return Err("there is no policy file to be read again: the starter policy holds".to_owned());
+            return Err("not reloaded: there is no policy file, the starter policy is active".to_owned());
         };
         let name = policy_file::name_of(file);
         if policy_file::is_stdin(file) {
-            return Err(format!("the policy of {name} cannot be read again: it still holds"));
+            return Err(format!("not reloaded: the policy was read from {name}; it stays active"));
         }
-        // Before the file is read: what changes meanwhile is read again.
-        self.read.policy = content(file);
-        let loaded = policy_file::read(file);
-        // What was in the files that it names is known from the reading itself.
+        // Before the file is read, so that a change in between causes another reload.
+        self.loaded.policy = content_hash(file);
+        let loaded = policy_file::read(file, MissingSecrets::Refuse);
+        // The reader reports the contents of the named files that it has used.
         match &loaded {
-            Ok(loaded) => self.read.named.clone_from(&loaded.files),
-            Err(LoadError::Invalid(report)) => self.read.named.clone_from(&report.files),
+            Ok(loaded) => self.loaded.named.clone_from(&loaded.files),
+            Err(LoadError::Invalid(report)) => self.loaded.named.clone_from(&report.files),
             Err(_) => {}
         }
         let loaded = loaded.map_err(|error| {
-            self.engine.count_unread_policy();
-            format!("{name} was not put in force, and the old policy still holds:\n{error}")
+            self.engine.count_failed_reload();
+            format!("{name} not reloaded, the previous policy stays active:\n{error}")
         })?;
         let reload = self
             .engine
             .reload(&loaded.policy)
-            .map_err(|error| format!("{name} was not put in force, and the old policy still holds: {error}"))?;
-        let mut message = format!("{name} was read again and is in force");
-        for change in reload.counter_changes.iter().take(MOST_CHANGES_TOLD) {
+            .map_err(|error| format!("{name} not reloaded, the previous policy stays active: {error}"))?;
+        let mut message = format!("{name} reloaded: {}", policy_changes::describe(&self.policy, &loaded.policy));
+        for change in reload.counter_changes.iter().take(MAX_LOGGED_CHANGES) {
             message += &format!("\ncounters: {change}");
         }
-        if let more @ 1.. = reload.counter_changes.len().saturating_sub(MOST_CHANGES_TOLD) {
-            message += &format!("\nand {more} more counts that do not go on: `tollgate validate --against` lists all");
+        if let more @ 1.. = reload.counter_changes.len().saturating_sub(MAX_LOGGED_CHANGES) {
+            message += &format!("\ncounters: {more} more changes; `tollgate validate --against` lists all");
         }
         if reload.store_stays {
-            message += &format!("\n{name} describes its store in another way: that holds from the next start");
+            message += &format!("\n{name}: the changed store settings apply after a restart");
         }
-        if let count @ 1.. = loaded.warnings.len() {
-            message += &format!("\n{}", warnings(file, count));
-        }
-        Ok(message)
+        self.policy = loaded.policy;
+        Ok((message, loaded.warnings))
     }
 }
 
-/// What is in the file, as a number that is another when that is. Links are
-/// followed, so a directory of links that are swapped is seen too.
-fn content(file: &Path) -> Option<u64> {
+/// Logs warnings about a policy, and returns their lines. Beyond [`MAX_LOGGED_WARNINGS`] only the number is logged.
+pub(super) fn log_warnings(warnings: &[Diagnostic]) -> Vec<String> {
+    let line = |warning: &Diagnostic| {
+        let Diagnostic { file, line, column, message, code, .. } = warning;
+        format!("{file}:{line}:{column}: {message} [{code}]")
+    };
+    let mut lines: Vec<String> = warnings.iter().take(MAX_LOGGED_WARNINGS).map(line).collect();
+    if let (more @ 1.., Some(first)) = (warnings.len().saturating_sub(MAX_LOGGED_WARNINGS), warnings.first()) {
+        lines.push(format!("{more} more warnings; `tollgate validate {}` prints all", first.file));
+    }
+    lines.iter().for_each(|line| log(Level::Warning, line));
+    lines.into_iter().map(|line| format!("warning: {line}")).collect()
+}
+
+/// A hash of the content of a file; `None` if it cannot be read. Links are followed, so a swapped link is a change.
+fn content_hash(file: &Path) -> Option<u64> {
     let bytes = std::fs::read(file).ok()?;
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);

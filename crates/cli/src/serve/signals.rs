@@ -2,22 +2,22 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals by which an operator speaks to the service.
+/// The signals that the service handles: SIGTERM, SIGINT and SIGHUP.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
 }
 
-/// What an operator wants.
+/// The action that a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum SignalAction {
     Stop,
     Reload,
 }
 
 impl Signals {
-    pub(super) fn take() -> io::Result<Signals> {
+    pub(super) fn register() -> io::Result<Signals> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -25,16 +25,16 @@ impl Signals {
         })
     }
 
-    pub(super) async fn next(&mut self) -> Wanted {
+    pub(super) async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.terminate.recv() => Wanted::Stop,
-            _ = self.interrupt.recv() => Wanted::Stop,
-            _ = self.hang_up.recv() => Wanted::Reload,
+            _ = self.terminate.recv() => SignalAction::Stop,
+            _ = self.interrupt.recv() => SignalAction::Stop,
+            _ = self.hang_up.recv() => SignalAction::Reload,
         }
     }
 
-    /// Waits until told to stop; nothing else is of interest any more.
+    /// Waits for a signal to stop, and ignores others.
     pub(super) async fn stop(&mut self) {
-        while self.next().await != Wanted::Stop {}
+        while self.next().await != SignalAction::Stop {}
     }
 }

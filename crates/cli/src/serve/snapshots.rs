@@ -2,36 +2,36 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tollgate_server::observe::Level;
-use tollgate_server::{Engine, SnapshotKeeper};
+use tollgate_server::{Engine, SnapshotWriter};
 
-use crate::output::say_as;
+use crate::output::log;
 
-/// The counters being written down while the service runs.
+/// The task that writes snapshots of the counters while the service runs.
 pub(super) struct Snapshots {
-    keeper: Arc<SnapshotKeeper>,
-    keeping: JoinHandle<()>,
+    writer: Arc<SnapshotWriter>,
+    task: JoinHandle<()>,
 }
 
 impl Snapshots {
-    /// Says what was found, and writes from now on. `None` if the policy wants nothing written.
-    pub(super) fn begin(engine: &Engine) -> Option<Snapshots> {
-        let keeper = engine.snapshots()?;
-        say_as(keeper.beginning().level(), keeper.beginning());
-        let keeping = tokio::spawn(Arc::clone(&keeper).keep(|event| say_as(event.level(), event)));
-        Some(Snapshots { keeper, keeping })
+    /// Logs how the snapshot was restored, and starts to write. `None` if the policy configures no snapshot.
+    pub(super) fn start(engine: &Engine) -> Option<Snapshots> {
+        let writer = engine.snapshots()?;
+        log(writer.startup().level(), writer.startup());
+        let task = tokio::spawn(Arc::clone(&writer).keep(|event| log(event.level(), event)));
+        Some(Snapshots { writer, task })
     }
 
-    /// Writes them for the last time, once nobody is served any more, and says whether they are written.
-    pub(super) async fn end(self) -> bool {
-        self.keeping.abort();
-        let last = tokio::task::spawn_blocking(move || self.keeper.write_last()).await;
+    /// Writes the last snapshot, after all listeners are closed. Returns whether it was written.
+    pub(super) async fn stop(self) -> bool {
+        self.task.abort();
+        let last = tokio::task::spawn_blocking(move || self.writer.write_last()).await;
         match last {
             Ok(event) => {
-                say_as(event.level(), &event);
+                log(event.level(), &event);
                 event.level() == Level::Info
             }
             Err(error) => {
-                say_as(Level::Error, format_args!("the counters were not written: {error}"));
+                log(Level::Error, format_args!("the last snapshot was not written: {error}"));
                 false
             }
         }

@@ -3,36 +3,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tollgate::redis::StoreEvent;
 use tollgate_server::observe::{Level, Observer};
 
-/// Tells what the shared store is at, but nothing before the listeners are
-/// announced: whoever starts the program reads where it listens first.
+/// Logs events of the shared store, but none before the listeners are logged: programs that start the service read the
+/// addresses from its first lines.
 pub(super) struct StoreEvents {
     observer: Arc<Observer>,
-    /// What happened before; `None` from then on.
-    early: Mutex<Option<Vec<StoreEvent>>>,
+    /// Events that are not logged yet; `None` once events are logged at once.
+    queued: Mutex<Option<Vec<StoreEvent>>>,
 }
 
 impl StoreEvents {
     pub(super) fn new(observer: Arc<Observer>) -> StoreEvents {
-        StoreEvents { observer, early: Mutex::new(Some(Vec::new())) }
+        StoreEvents { observer, queued: Mutex::new(Some(Vec::new())) }
     }
 
-    pub(super) fn hear(&self, event: StoreEvent) {
-        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *early {
-            Some(waiting) => waiting.push(event),
-            None => self.tell(&event),
+    /// Logs an event, or queues it before [`log_from_now_on`](StoreEvents::log_from_now_on).
+    pub(super) fn handle(&self, event: StoreEvent) {
+        let mut queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *queued {
+            Some(events) => events.push(event),
+            None => self.log(&event),
         }
     }
 
-    /// Tells what has happened so far, and from now on at once.
-    pub(super) fn announce(&self) {
-        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
-        early.take().iter().flatten().for_each(|event| self.tell(event));
+    /// Logs the queued events, and all later ones at once.
+    pub(super) fn log_from_now_on(&self) {
+        let mut queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
+        queued.take().iter().flatten().for_each(|event| self.log(event));
     }
 
-    fn tell(&self, event: &StoreEvent) {
-        // A store that fails is no small thing, even where every rule has something else to go by.
-        let level = if event.is_trouble() { Level::Error } else { Level::Info };
-        self.observer.say_of_store(level, event);
+    fn log(&self, event: &StoreEvent) {
+        // A failing store is an error even if every rule has a fallback.
+        let level = if event.is_failure() { Level::Error } else { Level::Info };
+        self.observer.log_store_notice(level, event);
     }
 }

@@ -1,4 +1,4 @@
-//! The answer of `validate` as JSON.
+//! The result of `validate` as JSON.
 
 use serde::Serialize;
 use tollgate::policy::promise::promises;
@@ -6,21 +6,24 @@ use tollgate::policy::{CounterChange, Diagnostic, Loaded, Report};
 use tollgate_server::PromiseBody;
 
 #[derive(Serialize)]
-pub(super) struct Body {
+pub(super) struct ValidationJson {
     file: String,
     valid: bool,
-    errors: Vec<Message>,
-    /// How many more errors there are than are told.
+    errors: Vec<DiagnosticJson>,
+    /// The number of errors that are not listed.
     omitted: usize,
-    warnings: Vec<Message>,
+    warnings: Vec<DiagnosticJson>,
+    notes: Vec<DiagnosticJson>,
+    /// Warnings and notes that the policy accepts.
+    accepted: Vec<DiagnosticJson>,
     rules: Vec<PromiseBody>,
-    /// What does not go on where this policy takes the place of another.
+    /// The counters that do not continue if this policy replaces another.
     #[serde(skip_serializing_if = "Option::is_none")]
     counter_changes: Option<Vec<String>>,
 }
 
 #[derive(Serialize)]
-struct Message {
+struct DiagnosticJson {
     code: &'static str,
     file: String,
     line: usize,
@@ -31,33 +34,37 @@ struct Message {
     source_line: String,
 }
 
-pub(super) fn valid(file: String, loaded: &Loaded, changes: Option<&[CounterChange]>) -> Body {
-    Body {
+pub(super) fn valid(file: String, loaded: &Loaded, changes: Option<&[CounterChange]>) -> ValidationJson {
+    ValidationJson {
         file,
         valid: true,
         errors: Vec::new(),
         omitted: 0,
-        warnings: loaded.warnings.iter().map(Message::from).collect(),
+        warnings: loaded.warnings.iter().map(DiagnosticJson::from).collect(),
+        notes: loaded.notes.iter().map(DiagnosticJson::from).collect(),
+        accepted: loaded.accepted.iter().map(DiagnosticJson::from).collect(),
         rules: promises(&loaded.policy).iter().map(PromiseBody::from).collect(),
         counter_changes: changes.map(|changes| changes.iter().map(ToString::to_string).collect()),
     }
 }
 
-pub(super) fn invalid(file: String, report: &Report) -> Body {
-    Body {
+pub(super) fn invalid(file: String, report: &Report) -> ValidationJson {
+    ValidationJson {
         file,
         valid: false,
-        errors: report.errors.iter().map(Message::from).collect(),
+        errors: report.errors.iter().map(DiagnosticJson::from).collect(),
         omitted: report.omitted,
-        warnings: report.warnings.iter().map(Message::from).collect(),
+        warnings: report.warnings.iter().map(DiagnosticJson::from).collect(),
+        notes: Vec::new(),
+        accepted: Vec::new(),
         rules: Vec::new(),
         counter_changes: None,
     }
 }
 
-impl From<&Diagnostic> for Message {
-    fn from(diagnostic: &Diagnostic) -> Message {
-        Message {
+impl From<&Diagnostic> for DiagnosticJson {
+    fn from(diagnostic: &Diagnostic) -> DiagnosticJson {
+        DiagnosticJson {
             code: diagnostic.code,
             file: diagnostic.file.clone(),
             line: diagnostic.line,

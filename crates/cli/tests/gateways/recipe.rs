@@ -1,24 +1,24 @@
-//! Files of `deploy`, as they are but for addresses.
+//! The files of `deploy`, with the addresses of a test.
 
 use std::path::{Path, PathBuf};
 
-/// Stands in the recipes for the proxy in front of the gateway.
+/// The address of the proxy in front of the gateway, in the recipes.
 const WRITTEN_PROXY: &str = "192.0.2.1";
 
-/// The last part of the address that a test's proxy in front of the gateway has.
+/// The last part of the address of the proxy in front of the gateway, in tests.
 pub(crate) const PROXY_HOST: u8 = 9;
 
-/// A directory of `deploy`, and what is different in a test.
+/// A directory of `deploy`, and the replacements of a test.
 pub(crate) struct Recipe {
     pub(crate) program: &'static str,
-    /// Ports as they are written, and as they are.
+    /// The ports in the files, and the actual ones.
     pub(crate) ports: Vec<(u16, u16)>,
-    /// A choice that the recipe leaves to its reader: what is written, and what is chosen.
+    /// A setting that the recipe leaves to the user: its text in the file, and the replacement.
     pub(crate) choice: (&'static str, &'static str),
 }
 
 impl Recipe {
-    /// Writes its files into a directory. Whatever should be different must have been there.
+    /// Writes the files into a directory. Panics if a text to replace does not occur.
     pub(crate) fn write(&self, directory: &Path) {
         let mut all = String::new();
         for file in std::fs::read_dir(deployed(self.program)).unwrap() {
@@ -33,18 +33,18 @@ impl Recipe {
         for (port, _) in &self.ports {
             assert!(all.contains(&port.to_string()), "the recipe has no port {port}");
         }
-        assert_eq!(all.matches(self.choice.0).count(), 1, "{} is no choice of the recipe", self.choice.0);
+        assert_eq!(all.matches(self.choice.0).count(), 1, "the recipe must contain {} once", self.choice.0);
     }
 }
 
 /// The last part of the address that is on the deny list.
 pub(crate) const DENIED_HOST: u8 = 7;
 
-/// Lets one request in an hour pass, and a second with a warning.
+/// A rule that allows one request an hour, and a second one with a warning.
 const WARNED: &str = "  - { name: warned, when: { path: /warned }, key: client_ip, limit: 1/h, \
                       on_limit: [ { first: 1, action: warn }, { then: reject } ] }";
 
-/// The policy that belongs to a recipe, with somebody whom it denies and a rule that warns.
+/// The policy of a recipe, with a denied address and a rule that warns.
 pub(crate) fn policy(program: &str) -> String {
     let written = std::fs::read_to_string(deployed(program).join("policy.yaml")).unwrap();
     format!("{}{WARNED}\ndeny: {{ client_ip: 127.0.0.{DENIED_HOST} }}\n", behind_proxy(&written))
@@ -58,7 +58,7 @@ fn behind_proxy(text: &str) -> String {
     text.replace(WRITTEN_PROXY, &format!("127.0.0.{PROXY_HOST}"))
 }
 
-/// Replaces whole numbers: one that was put in is not looked at again.
+/// Replaces whole numbers, in one pass.
 fn with_ports(text: &str, ports: &[(u16, u16)]) -> String {
     let mut replaced = String::with_capacity(text.len());
     let mut rest = text;
@@ -78,7 +78,7 @@ fn with_ports(text: &str, ports: &[(u16, u16)]) -> String {
 }
 
 #[test]
-fn only_whole_numbers_are_ports() {
+fn only_whole_numbers_are_replaced() {
     let ports = [(8000, 18_080), (8080, 8000)];
     assert_eq!(with_ports("a:8000 b:8080; 18000 80801 8000", &ports), "a:18080 b:8000; 18000 80801 18080");
 }

@@ -1,4 +1,4 @@
-//! `tollgate serve` with the policy of a recipe.
+//! A `tollgate serve` process with the policy of a recipe.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use tollgate_testbed::ChildProcess;
 
 use crate::recipe::policy;
 
-/// What a gateway must send where tollgate has an access token. The recipes' READMEs say how.
+/// The access token that a gateway must send. The READMEs of the recipes describe how.
 pub(crate) const TOKEN: &str = "a-token-of-a-gateway";
 
 pub(crate) struct Tollgate {
@@ -17,12 +17,12 @@ pub(crate) struct Tollgate {
 }
 
 impl Tollgate {
-    /// Serves the policy beside the recipe for a program.
+    /// Serves the policy of the recipe for a gateway.
     pub(crate) fn serve(program: &str) -> Tollgate {
         Tollgate::start(program, Command::new(env!("CARGO_BIN_EXE_tollgate")))
     }
 
-    /// The same for callers that send [`TOKEN`].
+    /// The same, and requires [`TOKEN`].
     pub(crate) fn serve_with_token(program: &str) -> Tollgate {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         command.env("TOLLGATE_ACCESS_TOKEN", TOKEN);

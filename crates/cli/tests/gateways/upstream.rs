@@ -1,24 +1,24 @@
-//! The service behind the gateway: it tells whoever comes through what arrived.
+//! The upstream behind the gateway: it responds with the request that it received.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-/// Runs as long as the test does.
+/// Starts an upstream that runs until the process ends.
 pub(crate) fn start() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for connection in listener.incoming().flatten() {
-            // Who breaks off needs no answer.
-            std::thread::spawn(move || tell(connection));
+            // Errors of a connection that the client has closed are ignored.
+            std::thread::spawn(move || echo(connection));
         }
     });
     address
 }
 
-fn tell(mut connection: TcpStream) -> std::io::Result<()> {
+fn echo(mut connection: TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(connection.try_clone()?);
-    let mut arrived = String::new();
+    let mut received = String::new();
     let mut length = 0;
     loop {
         let mut line = String::new();
@@ -30,11 +30,11 @@ fn tell(mut connection: TcpStream) -> std::io::Result<()> {
         if let Some(value) = line.strip_prefix("content-length:") {
             length = value.trim().parse().unwrap();
         }
-        arrived.push_str(&line);
+        received.push_str(&line);
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    let answer = format!("{arrived}\r\n{}", String::from_utf8_lossy(&body));
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", answer.len());
-    connection.write_all(format!("{head}{answer}").as_bytes())
+    let body = format!("{received}\r\n{}", String::from_utf8_lossy(&body));
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+    connection.write_all(format!("{head}{body}").as_bytes())
 }

@@ -1,11 +1,13 @@
-//! One configuration for each kind of thing that can be said in one.
+//! A configuration for each feature.
+
+use std::time::Duration;
 
 use crate::importing::{Imported, policy};
 
 const DAY_NS: u64 = 86_400 * 1_000_000_000;
 
 #[test]
-fn a_value_of_its_own_comes_before_all_others() {
+fn exact_value_takes_precedence_over_any_value() {
     let imported = Imported::from(
         "domain: shop
 descriptors:
@@ -21,13 +23,13 @@ descriptors:
         assert_eq!(imported.passing("shop", &[("database", other)], 10), 3, "each value has its own counter");
     }
     assert_eq!(imported.passing("elsewhere", &[("database", "orders")], 10), 10);
-    imported.clock.advance(1_000_000_000);
+    imported.clock.advance(Duration::from_secs(1));
     assert_eq!(imported.passing("shop", &[("database", "users")], 10), 5);
     assert_eq!(imported.passing("shop", &[("database", "orders")], 10), 0);
 }
 
 #[test]
-fn nested_descriptors_hold_at_their_exact_depth() {
+fn nested_descriptor_applies_at_its_exact_depth() {
     let imported = Imported::from(
         "domain: messages
 descriptors:
@@ -46,12 +48,12 @@ descriptors:
     assert_eq!(imported.passing("messages", &[("kind", "marketing")], 9), 9, "too short");
     assert_eq!(imported.passing("messages", &[both[0], ("to_number", "2"), ("x", "y")], 9), 9, "too long");
     assert_eq!(imported.passing("messages", &[("kind", "alert"), ("to_number", "3")], 9), 9, "another value");
-    imported.clock.advance(DAY_NS);
+    imported.clock.advance(Duration::from_nanos(DAY_NS));
     assert_eq!(imported.passing("messages", &both, 9), 2);
 }
 
 #[test]
-fn a_star_at_the_end_stands_for_anything() {
+fn star_at_the_end_matches_any_suffix() {
     let imported = Imported::from(
         "domain: paths
 descriptors:
@@ -63,14 +65,14 @@ descriptors:
     );
     let passing = |path: &str| imported.passing("paths", &[("path", path)], 9);
     assert_eq!((passing("/api/a"), passing("/api/b?x=1"), passing("/api/b")), (2, 2, 2));
-    assert_eq!(passing("/api/health"), 9, "what has no limit is not what the wildcard means");
+    assert_eq!(passing("/api/health"), 9, "an exact value without a limit takes precedence over the wildcard");
     assert_eq!((passing("/static/a"), passing("/static/b")), (3, 0), "counted together");
     assert_eq!((passing("/"), passing("//"), passing("/api")), (1, 1, 1), "values are not normalised");
 }
 
-/// As the documents of Istio write it, with the names that a gateway sends there.
+/// As in the documentation of Istio.
 #[test]
-fn keys_in_capitals_are_imported() {
+fn upper_case_keys_are_imported() {
     let imported = Imported::from(
         "domain: ratelimit
 descriptors:
@@ -91,7 +93,7 @@ descriptors:
 }
 
 #[test]
-fn a_limit_of_zero_refuses_everything_and_nothing_else() {
+fn limit_of_zero_refuses_every_request_of_its_descriptor() {
     let configuration = "domain: rl
 descriptors:
   - key: foo
@@ -106,8 +108,8 @@ descriptors:
     assert_eq!(imported.passing("rl", &bar("banned"), 9), 0);
     assert_eq!(imported.call("rl", &[&bar("banned")]).overall.action(), tollgate::Action::Deny);
     assert_eq!(imported.passing("rl", &bar("other"), 9), 3);
-    assert_eq!(imported.passing("rl", &bar("watched"), 9), 9, "a shadow refuses nobody");
-    imported.clock.advance(DAY_NS);
+    assert_eq!(imported.passing("rl", &bar("watched"), 9), 9, "a shadow rule refuses no request");
+    imported.clock.advance(Duration::from_nanos(DAY_NS));
     assert_eq!(imported.passing("rl", &bar("banned"), 9), 0);
 }
 
@@ -142,14 +144,14 @@ rules:
     assert!(policy.contains(expected), "{policy}");
     let imported = Imported::from(configuration);
     assert_eq!(imported.passing("rl", &[("ip", "10.0.0.1")], 3), 0);
-    assert_eq!(imported.passing("rl", &[("plan", "none"), ("user", "7")], 3), 3, "a shadow refuses nobody");
+    assert_eq!(imported.passing("rl", &[("plan", "none"), ("user", "7")], 3), 3, "a shadow rule refuses no request");
     assert_eq!(imported.passing("rl", &[("team", "abc")], 3), 0);
-    assert_eq!(imported.passing("rl", &[("team", "b")], 3), 3, "no descriptor is meant");
+    assert_eq!(imported.passing("rl", &[("team", "b")], 3), 3, "no descriptor matches");
     assert_eq!(imported.passing("rl", &[("org", "x")], 3), 2);
 }
 
 #[test]
-fn names_and_metadata_of_descriptors_are_left_out() {
+fn names_and_metadata_of_descriptors_are_omitted() {
     let configuration = "domain: edge
 descriptors:
   - key: service
@@ -158,12 +160,12 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 2 }
 ";
     assert_eq!(Imported::from(configuration).passing("edge", &[("service", "a")], 9), 2);
-    let said = String::from_utf8(crate::importing::output(configuration).stderr).unwrap();
-    assert!(said.ends_with("names of descriptors), 2 times\n"), "{said}");
+    let stderr = String::from_utf8(crate::importing::output(configuration).stderr).unwrap();
+    assert!(stderr.ends_with("names of descriptors), 2 times\n"), "{stderr}");
 }
 
 #[test]
-fn units_can_be_multiplied() {
+fn unit_multiplier_lengthens_the_window() {
     let imported = Imported::from(
         "domain: edge
 descriptors: [ { key: a, rate_limit: { unit: minute, unit_multiplier: 5, requests_per_unit: 3 } } ]
@@ -171,14 +173,14 @@ descriptors: [ { key: a, rate_limit: { unit: minute, unit_multiplier: 5, request
     );
     let passing = || imported.passing("edge", &[("a", "1")], 9);
     assert_eq!(passing(), 3);
-    imported.clock.advance(4 * 60 * 1_000_000_000);
+    imported.clock.advance(Duration::from_secs(4 * 60));
     assert_eq!(passing(), 0);
-    imported.clock.advance(60 * 1_000_000_000);
+    imported.clock.advance(Duration::from_secs(60));
     assert_eq!(passing(), 3);
 }
 
 #[test]
-fn values_are_taken_as_they_are() {
+fn values_are_not_trimmed() {
     let imported = Imported::from(
         "domain: edge
 descriptors:
@@ -198,7 +200,7 @@ descriptors:
 }
 
 #[test]
-fn stars_stand_for_anything_wherever_they_are() {
+fn stars_match_any_text_at_every_position() {
     let imported = Imported::from(
         "domain: edge
 descriptors:
@@ -214,7 +216,7 @@ descriptors:
 }
 
 #[test]
-fn unlimited_and_shadows_refuse_nobody() {
+fn unlimited_and_shadow_limits_refuse_no_request() {
     let configuration = "domain: edge
 descriptors:
   - key: plan
@@ -228,12 +230,12 @@ descriptors:
     assert_eq!(imported.passing("edge", &[("plan", "partner")], 9), 9);
     assert!(imported.call("edge", &[&[("plan", "partner")]]).each[0].is_unlimited());
     assert_eq!(imported.passing("edge", &[("plan", "free")], 9), 9);
-    let watched = imported.call("edge", &[&[("plan", "free")]]);
-    assert!(watched.each[0].states().iter().all(|state| state.shadow && !state.decision.is_allowed()));
+    let shadowed = imported.call("edge", &[&[("plan", "free")]]);
+    assert!(shadowed.each[0].states().iter().all(|state| state.shadow && !state.decision.is_allowed()));
 }
 
 #[test]
-fn a_limit_replaces_others_of_the_same_call() {
+fn limit_replaces_others_of_the_same_call() {
     let imported = Imported::from(
         "domain: banks
 descriptors:
@@ -246,11 +248,11 @@ descriptors:
     let calls = [&[("account", "7")][..], &[("vip", "yes")][..]];
     let passed = (0..9).filter(|_| imported.call("banks", &calls).overall.is_allowed()).count();
     assert_eq!(passed, 3);
-    assert_eq!(imported.passing("banks", &[("account", "7")], 9), 1, "it was not charged meanwhile");
+    assert_eq!(imported.passing("banks", &[("account", "7")], 9), 1, "the replaced limit was not charged");
 }
 
 #[test]
-fn entries_that_mean_something_in_a_policy_are_taken_as_they_are() {
+fn entries_named_like_built_in_identities_are_used_unchanged() {
     let imported = Imported::from(
         "domain: edge
 descriptors:
@@ -273,7 +275,7 @@ descriptors:
 }
 
 #[test]
-fn the_policy_is_what_a_person_would_write() {
+fn imported_policy_has_the_expected_text() {
     let text = policy(
         "domain: shop
 descriptors:
@@ -284,7 +286,7 @@ descriptors:
     let expected = r#"# Written by `tollgate import envoy`.
 version: 1
 
-# Each is an entry of the gateway's descriptors.
+# Entries of the gateway's descriptors.
 identity:
   entry_path: { header: "path", trusted: true }
 
@@ -300,7 +302,7 @@ rules:
 }
 
 #[test]
-fn what_is_imported_draws_no_warning_for_what_it_was_told() {
+fn imported_unlimited_rule_draws_no_warning() {
     let configuration = "domain: edge
 descriptors:
   - key: plan
@@ -311,14 +313,17 @@ descriptors:
     rate_limit: { unit: day, requests_per_unit: 5 }
 ";
     let output = crate::importing::output(configuration);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "tollgate: left out what decides nothing (metrics, metadata, names of descriptors), once\n");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        stderr,
+        "tollgate: omitted settings without effect on decisions (metrics, metadata, names of descriptors), once\n"
+    );
     let policy = String::from_utf8(output.stdout).unwrap();
     let loaded = tollgate::policy::parse(&policy, "imported", None).unwrap();
     assert!(!loaded.warnings.iter().any(|warning| warning.code == "unlimited-for-all"), "{policy}");
-    let plan = tollgate::policy::CompiledPolicy::new(&loaded.policy).unwrap();
+    let compiled = tollgate::policy::CompiledPolicy::new(&loaded.policy).unwrap();
     let entries = [("remote_address", "203.0.113.9"), ("plan", "partner")];
-    let descriptor = tollgate::Descriptor { domain: "edge", entries: &entries };
-    let explained = format!("{:?}", plan.explain(&tollgate::Request::from_descriptor(&descriptor)).rules);
+    let descriptor = tollgate::policy::Descriptor { domain: "edge", entries: &entries };
+    let explained = format!("{:?}", compiled.explain(&tollgate::Request::from_descriptor(&descriptor)).rules);
     assert!(explained.contains("its entries are remote_address, plan, not exactly remote_address"), "{explained}");
 }

@@ -1,15 +1,17 @@
-//! The program, run on a configuration, and the policy that it writes.
+//! Runs the import on a configuration and loads the policy.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
+use tollgate::limiter::{JointCharge, JointRequest, JointVerdict};
+use tollgate::policy::Descriptor;
 use tollgate::policy::parse;
-use tollgate::{AskedTogether, Descriptor, Limiter, ManualClock, Part, Request, Together};
+use tollgate::{Limiter, ManualClock, Request};
 
-/// A whole day, so that windows of the clock begin here.
+/// The start of a day, so that fixed windows start here.
 pub(crate) const START_NS: u64 = 20_000 * 86_400 * 1_000_000_000;
 
-/// What it answers to a configuration on stdin.
+/// The output for a configuration on stdin.
 pub(crate) fn output(configuration: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(["import", "envoy", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -18,11 +20,11 @@ pub(crate) fn output(configuration: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// The policy that it writes.
+/// The imported policy.
 pub(crate) fn policy(configuration: &str) -> String {
     let output = output(configuration);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{said}\n{configuration}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{stderr}\n{configuration}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -36,24 +38,28 @@ impl Imported {
         let policy = policy(configuration);
         let loaded = parse(&policy, "imported", None).unwrap_or_else(|report| panic!("{report}\n{policy}"));
         let clock = ManualClock::at(START_NS);
-        Imported { limiter: Limiter::in_memory(&loaded.policy, clock.clone()).unwrap(), clock }
+        Imported { limiter: Limiter::with_clock(&loaded.policy, clock.clone()).unwrap(), clock }
     }
 
-    /// The answer to a call with these descriptors.
-    pub(crate) fn call(&self, domain: &str, descriptors: &[&[(&str, &str)]]) -> Together {
-        let told: Vec<Descriptor<'_>> = descriptors.iter().map(|entries| Descriptor { domain, entries }).collect();
-        let asked: Vec<AskedTogether<'_>> = told
+    /// The verdict on a call with these descriptors.
+    pub(crate) fn call(&self, domain: &str, descriptors: &[&[(&str, &str)]]) -> JointVerdict {
+        let descriptors: Vec<Descriptor<'_>> =
+            descriptors.iter().map(|entries| Descriptor { domain, entries }).collect();
+        let requests: Vec<JointRequest<'_>> = descriptors
             .iter()
-            .map(|descriptor| AskedTogether { request: Request::from_descriptor(descriptor), part: Part::Charge })
+            .map(|descriptor| JointRequest {
+                request: Request::from_descriptor(descriptor),
+                charge: JointCharge::Rules,
+            })
             .collect();
-        let answer = std::pin::pin!(self.limiter.decide_together(&asked));
+        let answer = std::pin::pin!(self.limiter.check_all(&requests));
         match answer.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
             std::task::Poll::Ready(together) => together,
-            std::task::Poll::Pending => panic!("memory answers at once"),
+            std::task::Poll::Pending => panic!("the memory store decides at once"),
         }
     }
 
-    /// How many calls in a row pass, of so many.
+    /// The number of calls that pass.
     pub(crate) fn passing(&self, domain: &str, entries: &[(&str, &str)], calls: usize) -> usize {
         (0..calls).filter(|_| self.call(domain, &[entries]).overall.is_allowed()).count()
     }

@@ -1,5 +1,5 @@
-//! `tollgate import envoy`: the policy decides as the configuration means.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! `tollgate import envoy`: the policy decides the same as the configuration.
+#![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
 
 mod examples;
 mod importing;

@@ -1,4 +1,4 @@
-//! Any configuration, and any descriptor.
+//! Random configurations and descriptors, compared with a model.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::importing::Imported;
 use crate::tree::{Tree, UNLIMITED, configuration, limit_of};
 
-/// One for each depth, so that entries have one order.
+/// Two keys for each depth, so that entries have one order.
 const KEYS: [[&str; 2]; 3] = [["a", "path"], ["b", "x-c"], ["d", "remote_address"]];
 const VALUES: [&str; 6] = ["", "1", "12", "1*", "*", "2"];
 const SENT: [&str; 5] = ["1", "12", "123", "2", "3"];
@@ -42,7 +42,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_policy_decides_as_the_configuration_means(
+    fn imported_policy_decides_as_the_model(
         trees in any_trees(0),
         calls in prop::collection::vec(any_entries(), 1..150),
     ) {
@@ -55,11 +55,11 @@ proptest! {
             *used += 1;
             let passes = limit.is_none_or(|limit| *used <= limit);
             let answer = imported.call("d", &[entries]);
-            let told = (answer.each[0].is_allowed(), answer.each[0].is_unlimited(), answer.each[0].states().len());
+            let found = (answer.each[0].is_allowed(), answer.each[0].is_unlimited(), answer.each[0].states().len());
             let is_counted = limit.is_some_and(|limit| limit > 0 && limit < UNLIMITED);
             let expected = (passes, limit == Some(UNLIMITED), usize::from(is_counted));
             prop_assert_eq!(answer.each[0].denied_by().is_some(), limit == Some(0));
-            prop_assert_eq!(told, expected, "{:?} in\n{}", entries, &configuration);
+            prop_assert_eq!(found, expected, "{:?} in\n{}", entries, &configuration);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! A configuration as data, and what it means: the walk of a descriptor down
-//! the tree, written as plainly as possible.
+//! A model of a configuration and of how it matches entries.
 
 use std::fmt::Write;
 
@@ -9,9 +8,9 @@ pub(crate) const UNLIMITED: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub(crate) key: &'static str,
-    /// Empty: any value.
+    /// The value; empty matches any value.
     pub(crate) value: &'static str,
-    /// Requests a day, which may be none, or [`UNLIMITED`].
+    /// Requests a day (0 refuses all), or [`UNLIMITED`].
     pub(crate) limit: Option<u32>,
     pub(crate) below: Vec<Tree>,
 }
@@ -44,7 +43,7 @@ fn push(text: &mut String, trees: &[Tree], depth: usize) {
     }
 }
 
-/// The limit that holds for these entries.
+/// The limit that applies to these entries.
 pub(crate) fn limit_of(trees: &[Tree], entries: &[(&str, &str)]) -> Option<u32> {
     let ((key, value), rest) = entries.split_first()?;
     let of_key = || trees.iter().filter(|tree| tree.key == *key);

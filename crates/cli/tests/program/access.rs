@@ -1,10 +1,10 @@
-//! Who may ask for decisions, as the program is told.
+//! Authentication on the listeners that answer decisions.
 
 use std::os::unix::fs::PermissionsExt;
 
 use crate::client::{Connection, Response};
 use crate::reload::Directory;
-use crate::resp_client::{Answer, RespClient, error, integers, ok};
+use crate::resp_client::{Reply, RespClient, error, integers, ok};
 use crate::running::{Running, tollgate};
 
 const TOKEN: &str = "a-token-of-a-gateway";
@@ -17,9 +17,9 @@ fn send(server: std::net::SocketAddr, method: &str, target: &str, lines: &str, b
     connection.response()
 }
 
-/// A page anywhere can make a browser send this, without asking first: `text/plain` needs no preflight.
+/// A browser sends such a request for a page of any site: `text/plain` needs no preflight.
 #[test]
-fn a_page_of_another_site_charges_no_client() {
+fn cross_site_requests_of_browsers_charge_nothing() {
     let tollgate = Running::serve();
     let body = r#"{"ip":"203.0.113.9"}"#;
     let host = tollgate.http.to_string();
@@ -32,19 +32,19 @@ fn a_page_of_another_site_charges_no_client() {
     assert_eq!(send(tollgate.http, "POST", "/v1/check", &newer, body).status, 403);
     let rebound = "host: evil.example:8080\r\norigin: http://evil.example:8080\r\nsec-fetch-site: same-origin\r\n";
     assert_eq!(send(tollgate.http, "POST", "/v1/check", rebound, body).status, 403);
-    // Nothing was charged: the first that a program asks is the first of 60.
+    // Nothing was charged: the next check is the first of 60.
     let first = send(tollgate.http, "POST", "/v1/check", &format!("host: {host}\r\n"), body);
     assert!(first.status == 200 && first.body.contains(r#""remaining":59"#), "{first:?}");
-    // A gateway passes on the fields of its client.
+    // A gateway forwards the fields of its client.
     assert_eq!(send(tollgate.http, "GET", "/v1/forward-auth", &page, "").status, 200);
 }
 
 #[test]
-fn callers_need_the_access_token_on_every_listener() {
+fn every_listener_requires_the_access_token() {
     let directory = Directory::new("access");
     let file = directory.write("token", TOKEN);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let mut tollgate = Running::serve_with(&["--grpc", "off", "--access-token-file", &file]);
+    let mut tollgate = Running::serve_with(&["--grpc", "off", "--resp", ":0", "--access-token-file", &file]);
     let check = |lines: &str| send(tollgate.http, "POST", "/v1/check", &format!("host: x\r\n{lines}"), "{}").status;
     let bearer = |token: &str| format!("authorization: Bearer {token}\r\n");
     assert_eq!((check(""), check(&bearer(NEXT)), check(&bearer(TOKEN))), (401, 401, 200));
@@ -64,30 +64,27 @@ fn callers_need_the_access_token_on_every_listener() {
     {
         assert_eq!(redis.call(command), no_auth, "{command}");
     }
-    let Answer::Error(hello) = redis.call("HELLO 3") else { panic!("HELLO needs no token") };
+    let Reply::Error(hello) = redis.call("HELLO 3") else { panic!("HELLO needs no token") };
     assert!(hello.starts_with("NOAUTH HELLO must be called"), "{hello}");
     assert_eq!(redis.call(&format!("AUTH {NEXT}")), wrong);
     assert_eq!(redis.call(&format!("AUTH admin {TOKEN}")), wrong);
     assert_eq!(redis.call("PING"), no_auth);
     assert_eq!(redis.call(&format!("AUTH {TOKEN}")), ok());
     assert_eq!(redis.call("CL.THROTTLE a 5 10 60"), integers(&[0, 6, 5, -1, 6]));
-    assert_eq!(redis.call("RESET"), Answer::Simple("RESET".to_owned()));
+    assert_eq!(redis.call("RESET"), Reply::Simple("RESET".to_owned()));
     assert_eq!(redis.call("PING"), no_auth);
-    assert!(matches!(redis.call(&format!("HELLO 2 AUTH default {TOKEN}")), Answer::List(_)));
-    assert_eq!(redis.call("PING"), Answer::Simple("PONG".to_owned()));
+    assert!(matches!(redis.call(&format!("HELLO 2 AUTH default {TOKEN}")), Reply::List(_)));
+    assert_eq!(redis.call("PING"), Reply::Simple("PONG".to_owned()));
 
     let said = tollgate.any_line_of("refused_call");
     assert!(said.contains(" listener=http why=no_token method=POST from=127.0.0.1"), "{said}");
     directory.write("token", NEXT);
-    assert_eq!(
-        tollgate.line(),
-        "tollgate: the access token was read again: from now on only what the file says is taken"
-    );
+    assert_eq!(tollgate.line(), "tollgate: the access token was reloaded: only the new token is accepted from now on");
     assert_eq!(send(tollgate.http, "POST", "/v1/check", &format!("host: x\r\n{}", bearer(NEXT)), "{}").status, 200);
 }
 
 #[test]
-fn listening_beyond_this_machine_warns_unless_it_is_protected() {
+fn listening_on_other_addresses_without_protection_logs_a_warning() {
     let warnings = |more: &[&str]| -> Vec<String> {
         let mut command = tollgate(&["serve", "--http", "0.0.0.0:0", "--resp", "0.0.0.0:0", "--grpc", "off"]);
         command.args(["--admin", ":0"]).args(more).env_remove("NOTIFY_SOCKET");
@@ -108,7 +105,7 @@ fn listening_beyond_this_machine_warns_unless_it_is_protected() {
 }
 
 #[test]
-fn public_metrics_do_not_name_unpublished_rules_and_can_be_off() {
+fn public_metrics_omit_unpublished_rules_and_can_be_off() {
     let directory = Directory::new("public-metrics");
     let policy = directory.write(
         "policy.yaml",

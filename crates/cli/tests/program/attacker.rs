@@ -1,5 +1,5 @@
-//! One address that means harm. It is not the one from which a test's other requests come, so that a test sees
-//! what is left to others.
+//! Attacks from one address. Other requests of a test come from another address, so that the test measures the effect
+//! on other clients.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 use tollgate_testbed::http2::{END_HEADERS, HEADERS, greet, write_frame};
 
-/// Every address of this network is the machine itself.
+/// A loopback address; all of 127.0.0.0/8 are.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 
-/// Connects from the hostile address. Nothing on the connection waits.
+/// Connects from the attacking address. The socket is non-blocking.
 pub(crate) fn connect(server: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((ADDRESS, 0)).into()).unwrap();
@@ -21,10 +21,10 @@ pub(crate) fn connect(server: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Connections that all send the same bytes, as far as the service takes them, and never read.
+/// Connections that send the same bytes, as far as the service reads them, and never read.
 pub(crate) struct Senders {
     bytes: Vec<u8>,
-    /// Each with how many of the bytes were taken; `None` once it was closed.
+    /// Each with the number of bytes sent; `None` once it is closed.
     streams: Vec<Option<(TcpStream, usize)>>,
 }
 
@@ -34,7 +34,7 @@ impl Senders {
         Senders { bytes, streams }
     }
 
-    /// Sends for so long what can be sent.
+    /// Sends as much as possible for this time.
     pub(crate) fn send_for(&mut self, time: Duration) {
         let begun = Instant::now();
         while begun.elapsed() < time {
@@ -51,16 +51,16 @@ impl Senders {
     }
 }
 
-/// A connection of HTTP/2 that opens so many streams to a method and ends none. Each has so many fields, which
-/// take a byte each as they are sent: `age` without a value, the shortest that HPACK knows by number.
+/// The bytes of an HTTP/2 connection that opens `streams` streams to a method and ends none. Each has `fields` header
+/// fields of one byte each: `age` without a value, which HPACK indexes.
 pub(crate) fn header_bomb(path: &str, streams: u32, fields: usize) -> Vec<u8> {
-    let mut said = Vec::new();
-    greet(&mut said);
+    let mut bytes = Vec::new();
+    greet(&mut bytes);
     for at in 0..streams {
         // `:method POST` and `:scheme http`.
         let mut block = vec![0x83, 0x86];
         if at == 0 {
-            // The path is remembered, and has a number from then on.
+            // The path enters the dynamic table, and later streams refer to it.
             block.push(0x44);
             block.push(u8::try_from(path.len()).unwrap());
             block.extend(path.bytes());
@@ -68,12 +68,12 @@ pub(crate) fn header_bomb(path: &str, streams: u32, fields: usize) -> Vec<u8> {
             block.push(0xbe);
         }
         block.extend(std::iter::repeat_n(0x95, fields));
-        write_frame(&mut said, HEADERS, END_HEADERS, 2 * at + 1, &block);
+        write_frame(&mut bytes, HEADERS, END_HEADERS, 2 * at + 1, &block);
     }
-    said
+    bytes
 }
 
-/// A POST with a body, of which only a part is there.
+/// A POST that announces a body of `announced` bytes and contains a part of it.
 pub(crate) fn post(path: &str, announced: usize, body: &[u8]) -> Vec<u8> {
     let head = format!("POST {path} HTTP/1.1\r\nhost: tollgate\r\ncontent-length: {announced}\r\n\r\n");
     [head.as_bytes(), body].concat()

@@ -1,5 +1,5 @@
-//! Callers who bring their own limits, and as many keys and limits as they like:
-//! no client of a rule is freed by them, and the policy keeps its own.
+//! Callers that supply their own limits (CL.THROTTLE), with any number of keys and limits. They evict no counters of
+//! rules and use up none of the policy's quotas.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,9 +11,9 @@ use crate::reload::Directory;
 use crate::running::Running;
 
 const YEAR_S: &str = "31536000";
-/// For a store of 50,000 entries, callers' keys take 25,000 of 102 bytes. The rest is what the process needs to read
-/// and answer them, and to be asked in between.
-const MOST_MORE_KB: u64 = 32 << 10;
+/// With a store of 50,000 entries, callers' keys take 25,000 entries of 102 bytes. The rest is for connections and
+/// requests.
+const MAX_GROWTH_KB: u64 = 32 << 10;
 
 struct Caller(BufReader<TcpStream>);
 
@@ -24,16 +24,16 @@ impl Caller {
         Caller(BufReader::new(stream))
     }
 
-    /// Charges 1 under each key and limit, many at a time. Returns for how many it was refused.
-    fn throttle(&mut self, asked: impl Iterator<Item = (String, [String; 3])>) -> usize {
-        let asked: Vec<_> = asked.collect();
+    /// Charges 1 for each key and limit, pipelined. Returns the number of refusals.
+    fn throttle(&mut self, calls: impl Iterator<Item = (String, [String; 3])>) -> usize {
+        let calls: Vec<_> = calls.collect();
         let mut refused = 0;
-        for some in asked.chunks(500) {
-            let lines = some
+        for chunk in calls.chunks(500) {
+            let lines = chunk
                 .iter()
                 .map(|(key, [burst, count, period])| format!("CL.THROTTLE {key} {burst} {count} {period}\r\n"));
             self.0.get_mut().write_all(lines.collect::<String>().as_bytes()).unwrap();
-            refused += some.iter().filter(|_| self.is_refused()).count();
+            refused += chunk.iter().filter(|_| self.is_refused()).count();
         }
         refused
     }
@@ -46,7 +46,7 @@ impl Caller {
     }
 }
 
-/// How long one in a hundred checks of another client takes meanwhile, at least.
+/// The 99th percentile of the duration of another client's checks.
 fn p99_of_others(http: SocketAddr, is_over: &AtomicBool) -> Duration {
     let mut other = Connection::open(http);
     let mut taken = Vec::new();
@@ -75,8 +75,8 @@ fn is_allowed(tollgate: &Running) -> bool {
 }
 
 #[test]
-#[allow(clippy::print_stdout, reason = "it tells what it has measured")]
-fn keys_that_callers_choose_free_no_client_of_a_rule_and_take_little_memory() {
+#[allow(clippy::print_stdout, reason = "prints the measurement")]
+fn keys_of_callers_evict_no_key_of_a_rule_and_take_bounded_memory() {
     let directory = Directory::new("caller-keys");
     let file = directory.write("policy.yaml", &policy("1/day"));
     let tollgate = Running::serve_with(&["--grpc", "off", "--resp", ":0", &file]);
@@ -92,14 +92,14 @@ fn keys_that_callers_choose_free_no_client_of_a_rule_and_take_little_memory() {
         is_over.store(true, Relaxed);
         others.join().unwrap()
     });
-    assert!(!is_allowed(&tollgate), "who was blocked for a day is blocked");
-    let more_kb = tollgate.resident_kb().saturating_sub(before_kb);
-    println!("{more_kb} kB more than before, one in a hundred of others' checks took {slow:?}");
-    assert!(more_kb < MOST_MORE_KB, "{more_kb} kB more than before");
+    assert!(!is_allowed(&tollgate), "a refused client stays refused");
+    let growth_kb = tollgate.resident_kb().saturating_sub(before_kb);
+    println!("{growth_kb} kB more than before, p99 of other checks {slow:?}");
+    assert!(growth_kb < MAX_GROWTH_KB, "{growth_kb} kB more than before");
 }
 
 #[test]
-fn limits_that_callers_choose_take_none_of_the_policys_and_nobody_elses_room() {
+fn limits_of_callers_take_no_quota_of_the_policy_and_evict_no_other_callers_key() {
     let directory = Directory::new("caller-limits");
     let file = directory.write("policy.yaml", &policy("1/day").replace("50000", "1000000"));
     let tollgate = Running::serve_with(&["--grpc", "off", "--resp", ":0", &file]);
@@ -114,7 +114,7 @@ fn limits_that_callers_choose_take_none_of_the_policys_and_nobody_elses_room() {
 }
 
 #[test]
-fn any_number_of_overrides_and_reloads_leaves_room_for_another_policy() {
+fn thousands_of_overrides_leave_quotas_for_another_policy() {
     let directory = Directory::new("override-quotas");
     let file = directory.write("policy.yaml", &policy("1/day"));
     let tollgate = Running::serve_with(&["--grpc", "off", "--resp", "off", &file]);

@@ -1,16 +1,16 @@
-//! Clients that write one identity in many ways, against the program itself: each way is the same client.
+//! Different spellings of one identity are counted as the same client.
 
 use crate::client::{Connection, Response};
 use crate::reload::Directory;
 use crate::running::{Running, output, tollgate};
 
 const SECRET: &str = "a secret that only the issuer of tokens knows";
-/// Of `{"sub":"ann"}`, signed with the secret.
+/// Token of `{"sub":"ann"}`, signed with the secret.
 const ANN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhbm4ifQ.X8nXPmr1T3q_2rDcunnBj2lBgmd8XnaJDsZAreGwjk0";
-/// Of `{"sub":"ann","exp":1}`, signed with the secret.
+/// Token of `{"sub":"ann","exp":1}`, signed with the secret.
 const EXPIRED: &str =
     "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhbm4iLCJleHAiOjF9.q-u3R3WvbrunSWWWLQcIzPhDxn6jc-Rgl5DZZP-Mz2Y";
-/// Of `{"sub":"ann"}`, signed with another secret.
+/// Token of `{"sub":"ann"}`, signed with another secret.
 const FORGED: &str =
     "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhbm4ifQ.XlL8Rul-ECO5HYhU_08INlm1BBaJwkMRYQcw1ZM_dYs";
 
@@ -27,8 +27,8 @@ impl Service {
         Service { running, _directory: directory }
     }
 
-    /// What a gateway is answered about a request with these header lines.
-    fn ask(&self, target: &str, lines: &[&str]) -> Response {
+    /// The response of forward-auth for a request with these header lines.
+    fn forward_auth(&self, target: &str, lines: &[&str]) -> Response {
         let mut connection = Connection::open(self.running.http);
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         let gateway = format!("x-forwarded-uri: {target}\r\nx-forwarded-method: GET\r\n");
@@ -36,11 +36,11 @@ impl Service {
         connection.response()
     }
 
-    /// How many of the requests pass.
+    /// The number of requests that pass.
     fn passing<'l>(&self, requests: impl IntoIterator<Item = (&'l str, Vec<String>)>) -> usize {
         let passes = |(target, lines): (&str, Vec<String>)| {
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-            self.ask(target, &lines).status == 200
+            self.forward_auth(target, &lines).status == 200
         };
         requests.into_iter().filter(|request| passes(request.clone())).count()
     }
@@ -60,21 +60,21 @@ rules:
 }
 
 #[test]
-fn repeated_lines_of_an_api_key_mint_no_keys() {
+fn repeated_api_key_headers_create_no_new_keys() {
     let service = Service::under("repeated-lines", &policy("header: X-API-Key"));
     let requests = (0..8).map(|at| ("/", vec!["X-API-Key: k1".to_owned(), format!("x-api-key: r{at}")]));
     assert_eq!(service.passing(requests), 3);
 }
 
 #[test]
-fn an_empty_line_before_an_api_key_mints_no_keys() {
+fn empty_api_key_header_before_another_creates_no_new_keys() {
     let service = Service::under("empty-lines", &policy("header: X-API-Key"));
     let requests = (0..8).map(|at| ("/", vec!["X-API-Key:".to_owned(), format!("X-API-Key: r{at}")]));
     assert_eq!(service.passing(requests), 3);
 }
 
 #[test]
-fn ways_to_write_a_token_do_not_free_its_bearer() {
+fn spellings_of_a_token_share_one_counter() {
     let service = Service::under("token-forms", &policy("jwt: sub"));
     let requests = [
         vec![format!("Authorization: Bearer {ANN}")],
@@ -95,40 +95,40 @@ fn unusable_tokens_are_counted_under_the_address() {
     let requests = requests.map(|token| ("/", vec![format!("Authorization: Bearer {token}")]));
     assert_eq!(service.passing(requests), 3);
     // The subject of a token that can be used is another key.
-    assert_eq!(service.ask("/", &[&format!("Authorization: Bearer {ANN}")]).status, 200);
+    assert_eq!(service.forward_auth("/", &[&format!("Authorization: Bearer {ANN}")]).status, 200);
     // So is another address.
     let other = ["X-Forwarded-For: 203.0.113.9", "Authorization: Bearer garbage"];
-    assert_eq!(service.ask("/", &other).status, 200);
+    assert_eq!(service.forward_auth("/", &other).status, 200);
 }
 
 #[test]
-fn unusable_tokens_are_refused_where_the_policy_says_so() {
+fn unusable_tokens_are_refused_with_on_invalid_refuse() {
     let service = Service::under("refused-tokens", &policy("jwt: sub, on_invalid: refuse"));
-    let refused = service.ask("/", &[&format!("Authorization: Bearer {EXPIRED}")]);
+    let refused = service.forward_auth("/", &[&format!("Authorization: Bearer {EXPIRED}")]);
     assert_eq!((refused.status, refused.field("content-type")), (401, Some("application/problem+json")));
     assert_eq!(refused.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
     assert_eq!((&refused.json()["status"], &refused.json()["title"]), (&401.into(), &"Unauthorized".into()));
-    assert_eq!(service.ask("/", &[&format!("Authorization: Bearer {ANN}")]).status, 200);
-    assert_eq!(service.ask("/", &[]).status, 200);
+    assert_eq!(service.forward_auth("/", &[&format!("Authorization: Bearer {ANN}")]).status, 200);
+    assert_eq!(service.forward_auth("/", &[]).status, 200);
     let body = format!(r#"{{"headers":{{"authorization":["Bearer {EXPIRED}","Bearer {ANN}"]}}}}"#);
     let checked = Connection::open(service.running.http).request("POST", "/v1/check", &body).json();
     assert_eq!((&checked["action"], &checked["rule"]), (&"deny".into(), &serde_json::Value::Null));
 }
 
 #[test]
-fn an_operator_is_told_why_a_token_cannot_be_used() {
+fn explain_prints_why_a_token_is_unusable() {
     let directory = Directory::new("explained-tokens");
     let file = directory.write("policy.yaml", &policy("jwt: sub"));
     let header = format!("Authorization: Bearer {EXPIRED}");
     let explain = ["explain", &file, "--ip", "203.0.113.9", "--header", &header];
     let explained = tollgate(&explain).env("JWT_SECRET", SECRET).output().unwrap();
-    let told = String::from_utf8_lossy(&explained.stdout);
-    assert!(told.contains("unusable token: expired; counted under the client's address"), "{told}");
-    assert!(told.contains(r"\unusable:203.0.113.9"), "{told}");
+    let stdout = String::from_utf8_lossy(&explained.stdout);
+    assert!(stdout.contains("unusable token: expired; counted under the client's address"), "{stdout}");
+    assert!(stdout.contains(r"\unusable:203.0.113.9"), "{stdout}");
 }
 
 #[test]
-fn encoded_cookies_and_repeated_parameters_mint_no_keys() {
+fn encoded_cookies_and_repeated_parameters_create_no_new_keys() {
     let service = Service::under("cookies", &policy("cookie: sid"));
     let forms = ["a1b2", "%61%31b2", "a%31b2", "\"a1b2\"", "%611b2; sid=r7", "a1%622", "a1b%32"];
     assert_eq!(service.passing(forms.map(|value| ("/", vec![format!("Cookie: sid={value}")]))), 3);
@@ -139,9 +139,9 @@ fn encoded_cookies_and_repeated_parameters_mint_no_keys() {
     assert_eq!(service.passing(forms.map(|target| (target, Vec::new()))), 3);
 }
 
-/// A list that names an address does not mean an API key that reads like it.
+/// An entry for an address does not match an API key with the same text.
 #[test]
-fn an_api_key_does_not_get_what_a_list_grants_to_an_address() {
+fn api_key_does_not_match_a_list_entry_for_an_address() {
     let of = |entry: &str| {
         format!(
             "version: 1
@@ -158,18 +158,18 @@ rules:
     let service = Service::under("first-lists", &of("client_ip=203.0.113.99"));
     let forged = (0..8).map(|_| ("/", vec!["X-API-Key: 203.0.113.99".to_owned()]));
     assert_eq!(service.passing(forged), 3);
-    let meant = (0..8).map(|_| ("/", vec!["X-Forwarded-For: 203.0.113.99".to_owned()]));
-    assert_eq!(service.passing(meant), 8);
-    // A value alone would mean either.
+    let listed = (0..8).map(|_| ("/", vec!["X-Forwarded-For: 203.0.113.99".to_owned()]));
+    assert_eq!(service.passing(listed), 8);
+    // A value without the name of the identity is ambiguous.
     let directory = Directory::new("first-values");
     let refused = output(&["validate", &directory.write("policy.yaml", &of("203.0.113.99"))]);
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(1), "{told}");
-    assert!(told.contains("`client_ip=203.0.113.99`"), "{told}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("`client_ip=203.0.113.99`"), "{stderr}");
 }
 
 #[test]
-fn an_address_that_carries_an_ipv4_address_is_counted_under_it() {
+fn ipv6_address_with_an_embedded_ipv4_address_is_counted_under_it() {
     let policy = "version: 1
 identity:
   client_ip: { trusted_proxies: [127.0.0.1] }
@@ -179,11 +179,11 @@ rules:
   - { name: per-ip, key: client_ip, limit: 3/h }
 ";
     let service = Service::under("carried", policy);
-    let from = |address: &str| service.ask("/", &[&format!("X-Forwarded-For: {address}")]).status;
+    let from = |address: &str| service.forward_auth("/", &[&format!("X-Forwarded-For: {address}")]).status;
     let forms =
         ["203.0.113.9", "64:ff9b::203.0.113.9", "2002:cb00:7109::1", "2002:cb00:7109:7::1", "2002:cb00:7109:8:9::2"];
     assert_eq!(forms.map(from), [200, 200, 200, 429, 429]);
-    // What is granted to 10.0.0.1 is not granted to an address with it inside; what is denied is denied to both.
+    // Allow lists do not match embedded addresses; deny lists do.
     assert_eq!([(); 5].map(|()| from("2002:a00:1::1")), [200, 200, 200, 429, 429]);
     assert_eq!([(); 5].map(|()| from("10.0.0.1")), [200; 5]);
     assert_eq!([from("2002:c000:201::1"), from("64:ff9b::192.0.2.1"), from("192.0.2.1")], [403; 3]);

@@ -48,56 +48,56 @@ fn has_user(connection: &mut Connection, token: &str) -> bool {
     connection.request("POST", "/v1/check", &body).body.contains(r#""rule":"per-user""#)
 }
 
-/// Asks with a token until it is told to stop: how many requests there were, and how many had no user.
-fn ask(http: SocketAddr, token: &str, stop: &AtomicBool) -> (u64, u64) {
+/// Sends checks with a token until stopped. Returns the number of requests, and of those without a user.
+fn send_until_stopped(http: SocketAddr, token: &str, stop: &AtomicBool) -> (u64, u64) {
     let mut connection = Connection::open(http);
-    let (mut asked, mut without) = (0, 0);
-    while !stop.load(Relaxed) || asked == 0 {
-        asked += 1;
+    let (mut sent, mut without) = (0, 0);
+    while !stop.load(Relaxed) || sent == 0 {
+        sent += 1;
         without += u64::from(!has_user(&mut connection, token));
     }
-    (asked, without)
+    (sent, without)
 }
 
 #[test]
-fn no_request_loses_its_identity_while_keys_of_a_set_are_rotated() {
+fn rotation_of_a_key_set_loses_no_identity() {
     let directory = Directory::new("jwks");
     directory.write("keys.json", &set_of(&[("old", OLD)]));
     let file = directory.write("policy.yaml", &policy("{ jwks_file: keys.json }"));
     let mut tollgate = Running::serve_with(&["--grpc", "off", "--resp", "off", &file]);
     let (http, admin) = (tollgate.http, tollgate.admin);
     let (old, new) = (token("old", OLD), token("new", NEW));
-    let in_force = format!("tollgate: {file} was read again and is in force");
+    let reloaded = format!("tollgate: {file} reloaded: changed: jwt");
     let [stop_old, stop_new] = [AtomicBool::new(false), AtomicBool::new(false)];
     assert!(!has_user(&mut Connection::open(http), &new));
     std::thread::scope(|scope| {
-        let olds = scope.spawn(|| ask(http, &old, &stop_old));
-        // The watcher sees it.
+        let with_old = scope.spawn(|| send_until_stopped(http, &old, &stop_old));
+        // The change is detected without a signal.
         directory.write("keys.json", &set_of(&[("old", OLD), ("new", NEW)]));
-        assert_eq!(tollgate.line(), in_force);
-        let news = scope.spawn(|| ask(http, &new, &stop_new));
-        // A file that is half written changes nothing, and is told and counted.
+        assert_eq!(tollgate.line(), reloaded);
+        let with_new = scope.spawn(|| send_until_stopped(http, &new, &stop_new));
+        // An incomplete file changes nothing, and is logged and counted.
         directory.write("keys.json", "{\"keys\":[{\"kty\":\"oct\"");
         let said = tollgate.line();
-        assert!(said.contains("was not put in force, and the old policy still holds"), "{said}");
+        assert!(said.contains("not reloaded, the previous policy stays active"), "{said}");
         while !tollgate.line().contains("hint:") {}
         let metrics = request(admin, "GET", "/metrics", "").body;
         assert!(metrics.contains("\ntollgate_config_last_reload_successful 0\n"), "{metrics}");
         stop_old.store(true, Relaxed);
-        let (asked, without) = olds.join().unwrap();
-        assert!(asked > 0 && without == 0, "{without} of {asked} had no user");
-        // An operator's call reads it too.
+        let (sent, without) = with_old.join().unwrap();
+        assert!(sent > 0 && without == 0, "{without} of {sent} had no user");
+        // The admin API reloads it, too.
         directory.write("keys.json", &set_of(&[("new", NEW)]));
         assert_eq!(request(admin, "POST", "/api/reload", "").status, 200);
         assert!(!has_user(&mut Connection::open(http), &old));
         stop_new.store(true, Relaxed);
-        let (asked, without) = news.join().unwrap();
-        assert!(asked > 0 && without == 0, "{without} of {asked} had no user");
+        let (sent, without) = with_new.join().unwrap();
+        assert!(sent > 0 && without == 0, "{without} of {sent} had no user");
     });
 }
 
 #[test]
-fn keys_of_the_policy_file_go_by_their_names_and_a_changed_key_file_is_read() {
+fn keys_are_selected_by_kid_and_a_changed_key_file_is_reloaded() {
     let directory = Directory::new("kids");
     directory.write("one.key", str::from_utf8(OLD).unwrap());
     directory.write("two.key", "another secret of thirty-two bytes");
@@ -109,6 +109,6 @@ fn keys_of_the_policy_file_go_by_their_names_and_a_changed_key_file_is_read() {
     let (old, new) = (token("old", OLD), token("new", NEW));
     assert_eq!((has_user(&mut connection, &old), has_user(&mut connection, &new)), (true, false));
     directory.write("two.key", str::from_utf8(NEW).unwrap());
-    assert_eq!(tollgate.line(), format!("tollgate: {file} was read again and is in force"));
+    assert_eq!(tollgate.line(), format!("tollgate: {file} reloaded: changed: jwt"));
     assert_eq!((has_user(&mut connection, &old), has_user(&mut connection, &new)), (true, true));
 }

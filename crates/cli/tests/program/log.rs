@@ -1,4 +1,4 @@
-//! What the service writes to stderr while it runs.
+//! The log of a running service.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ rules:
   - { name: per-ip, key: client_ip, limit: 1/h }
 ";
 
-/// A file of a test's own.
+/// A temporary file.
 struct File(PathBuf);
 
 impl File {
@@ -50,14 +50,14 @@ fn client(tollgate: &mut Running) -> String {
 }
 
 #[test]
-fn json_is_all_that_is_said() {
+fn json_log_contains_only_json() {
     let policy = File::new("json.yaml", POLICY);
     let mut tollgate = Running::serve_with(&["--grpc", "off", "--resp", "off", "--log-format", "json", policy.name()]);
     (0..3).for_each(|_| check(&tollgate));
     policy.write("version: 1\nrules: nonsense\n");
     tollgate.signal("HUP");
     let mut lines: Vec<Value> = Vec::new();
-    // The report on what is wrong is one line as well; after it, the end.
+    // The report of errors is one line, too.
     for level in ["error", "none"] {
         loop {
             let line = tollgate.any_line();
@@ -77,10 +77,7 @@ fn json_is_all_that_is_said() {
     assert_eq!(lines.last().unwrap()["message"], "stopped");
     let wrong: Vec<&Value> = lines.iter().filter(|line| line["level"] == "error").collect();
     let message = wrong[0]["message"].as_str().unwrap();
-    assert!(
-        wrong.len() == 1 && message.contains("was not put in force, and the old policy still holds:\n"),
-        "{wrong:?}"
-    );
+    assert!(wrong.len() == 1 && message.contains("not reloaded, the previous policy stays active:\n"), "{wrong:?}");
     assert!(message.contains(":2:8: error: "), "{message}");
     let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
     assert_eq!(of("rule").len(), 1);
@@ -91,7 +88,7 @@ fn json_is_all_that_is_said() {
 }
 
 #[test]
-fn a_failure_is_json_too() {
+fn failure_at_startup_is_json() {
     let tollgate = Running::serve();
     let taken = tollgate.http.to_string();
     let failed = output(&[
@@ -115,35 +112,32 @@ fn a_failure_is_json_too() {
 }
 
 #[test]
-fn the_key_is_read_again_and_told_apart() {
+fn changed_log_key_is_reloaded_and_has_another_id() {
     let (policy, key) = (File::new("key.yaml", POLICY), File::new("key", "sixteen bytes at least\n"));
     let flags = ["--grpc", "off", "--resp", "off", "--log-key-file", key.name(), policy.name()];
     let mut tollgate = Running::serve_with(&flags);
     check(&tollgate);
     let before = client(&mut tollgate);
-    // As any other tool says: printf 203.0.113.9 | openssl dgst -sha256 -hmac 'sixteen bytes at least'
+    // The same as: printf 203.0.113.9 | openssl dgst -sha256 -hmac 'sixteen bytes at least'
     assert!(before.ends_with(":587d73ec16b5f8f3"), "{before}");
     assert_eq!(client(&mut tollgate), before);
     key.write("another key of sixteen bytes\n");
     let said = tollgate.line();
-    let id = said.strip_prefix("tollgate: the log's key was read again: clients are hashed under key ").unwrap();
+    let id = said.strip_prefix("tollgate: log key reloaded: clients are hashed with key ").unwrap();
     let id = id.strip_suffix(" from now on").unwrap();
     let after = client(&mut tollgate);
     assert!(after.starts_with(&format!("{id}:")) && !before.starts_with(id), "{before} {after}");
     key.write("short");
     let said = tollgate.line();
-    assert!(
-        said.starts_with("tollgate: error: the log's key was not read again, and the old one still holds: "),
-        "{said}"
-    );
+    assert!(said.starts_with("tollgate: error: log key not reloaded, the previous one stays in use: "), "{said}");
     assert_eq!(client(&mut tollgate), after);
 }
 
 #[test]
-fn a_key_that_cannot_be_used_is_a_failure() {
+fn unusable_log_key_fails_at_startup() {
     let key = File::new("short", "short");
     let failed = output(&["serve", "--log-key-file", key.name()]);
     assert_eq!(failed.status.code(), Some(3));
     let said = String::from_utf8(failed.stderr).unwrap();
-    assert_eq!(said, format!("error: cannot use {} as the log's key: it must have at least 16 bytes\n", key.name()));
+    assert_eq!(said, format!("error: cannot use {} as the log key: it must have at least 16 bytes\n", key.name()));
 }

@@ -1,5 +1,5 @@
-//! The program as people run it: arguments, listeners, signals, exit codes.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! Tests of the program as a process: arguments, listeners, signals, exit codes.
+#![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
 
 mod access;
 mod admin_token;
@@ -10,12 +10,13 @@ mod client;
 mod hostile;
 mod identities;
 mod key_rotation;
+mod leases;
 mod log;
 mod one_address;
 mod outputs;
 mod policies;
 mod reload;
-#[allow(dead_code, reason = "the tests of the front end use more of it")]
+#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../server/tests/resp/resp_client.rs"]
 mod resp_client;
 mod rls_client;
@@ -24,6 +25,6 @@ mod secrets;
 mod serve;
 mod shared_store;
 mod snapshot;
-mod snapshot_trouble;
+mod snapshot_failures;
 mod stopping;
 mod usage;

@@ -1,4 +1,4 @@
-//! What one address can take of what all need: memory, descriptors and receipts.
+//! The shared resources that one address can use: memory, descriptors and receipts.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -8,28 +8,28 @@ use crate::client::{Connection, request};
 use crate::rls_client::RlsClient;
 use crate::running::Running;
 
-/// What is promised: one address never takes more memory than this.
-const MOST_MORE_MB: u64 = 256;
+/// The documented bound on the memory that one address can use.
+const MAX_GROWTH_MB: u64 = 256;
 
-/// How long an attack goes on while others are answered.
-const TIME: Duration = Duration::from_secs(3);
+/// The duration of an attack.
+const ATTACK_TIME: Duration = Duration::from_secs(3);
 
 fn serve() -> Running {
     Running::serve_with(&["--grpc", ":0", "--resp", ":0", "--threads", "2"])
 }
 
-/// Fails if others are not answered over every front end, or if memory was ever more than it may be.
-#[allow(clippy::print_stdout, reason = "the figure is kept by cargo, for those who want to know it")]
+/// Asserts that other clients are served on every front end, and that the peak of memory is below the bound.
+#[allow(clippy::print_stdout, reason = "prints the measurement")]
 fn assert_others_are_served(tollgate: &Running, idle_kb: u64) {
-    let more_mb = || tollgate.peak_resident_kb().saturating_sub(idle_kb) / 1024;
-    assert!(more_mb() < MOST_MORE_MB, "{} MB more than before", more_mb());
+    let growth_mb = || tollgate.peak_resident_kb().saturating_sub(idle_kb) / 1024;
+    assert!(growth_mb() < MAX_GROWTH_MB, "{} MB more than before", growth_mb());
     assert_eq!(request(tollgate.http, "POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#).status, 200);
     let batch = batch_of_a_thousand(r#"{"ip":"203.0.113.9"}"#);
     assert_eq!(request(tollgate.http, "POST", "/v1/check/batch", &batch).status, 200);
     assert_eq!(request(tollgate.admin, "GET", "/metrics", "").status, 200);
-    assert!(RlsClient::open(tollgate.grpc.unwrap()).ask());
-    println!("{} MB more than before", more_mb());
-    assert!(more_mb() < MOST_MORE_MB, "{} MB more than before", more_mb());
+    assert!(RlsClient::open(tollgate.grpc.unwrap()).call());
+    println!("{} MB more than before", growth_mb());
+    assert!(growth_mb() < MAX_GROWTH_MB, "{} MB more than before", growth_mb());
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn grpc_header_bombs_of_one_address_take_bounded_memory() {
         let tollgate = serve();
         let idle_kb = tollgate.resident_kb();
         let mut bombs = Senders::open(tollgate.grpc.unwrap(), 60, header_bomb(path, 1_024, 400));
-        bombs.send_for(TIME);
+        bombs.send_for(ATTACK_TIME);
         assert_others_are_served(&tollgate, idle_kb);
     }
 }
@@ -52,10 +52,10 @@ fn grpc_header_bombs_of_one_address_take_bounded_memory() {
 fn many_grpc_streams_on_a_thousand_connections_take_bounded_memory() {
     let tollgate = serve();
     let idle_kb = tollgate.resident_kb();
-    // As many fields as are taken.
+    // The largest number of fields that is accepted.
     let bomb = header_bomb("/grpc.health.v1.Health/Watch", 128, 90);
     let mut bombs = Senders::open(tollgate.grpc.unwrap(), 995, bomb);
-    bombs.send_for(TIME);
+    bombs.send_for(ATTACK_TIME);
     assert_others_are_served(&tollgate, idle_kb);
 }
 
@@ -66,7 +66,7 @@ fn answers_that_one_address_does_not_read_take_bounded_memory() {
     let batch = batch_of_a_thousand(r#"{"ip":"1.2.3.4"}"#);
     let batch = post("/v1/check/batch", batch.len(), batch.as_bytes());
     let mut unread = Senders::open(tollgate.http, 400, batch.repeat(4));
-    unread.send_for(TIME);
+    unread.send_for(ATTACK_TIME);
     assert_others_are_served(&tollgate, idle_kb);
 }
 
@@ -76,7 +76,7 @@ fn batches_that_one_address_does_not_finish_take_bounded_memory() {
     let idle_kb = tollgate.resident_kb();
     let half = post("/v1/check/batch", 1_000_000, &[b' '; 900_000]);
     let mut half_sent = Senders::open(tollgate.http, 995, half);
-    half_sent.send_for(TIME);
+    half_sent.send_for(ATTACK_TIME);
     assert_others_are_served(&tollgate, idle_kb);
 }
 
@@ -87,12 +87,12 @@ fn commands_that_one_address_does_not_finish_take_bounded_memory() {
     let long = format!("${}\r\n{}\r\n", 15_000, "x".repeat(15_000)).repeat(4);
     let command = format!("*6\r\n$11\r\nCL.THROTTLE\r\n{long}");
     let mut half_sent = Senders::open(tollgate.resp.unwrap(), 995, command.into_bytes());
-    half_sent.send_for(TIME);
+    half_sent.send_for(ATTACK_TIME);
     assert_others_are_served(&tollgate, idle_kb);
 }
 
 #[test]
-fn one_address_that_does_all_of_it_takes_bounded_memory() {
+fn all_attacks_of_one_address_together_take_bounded_memory() {
     let tollgate = serve();
     let idle_kb = tollgate.resident_kb();
     let batch = batch_of_a_thousand(r#"{"ip":"1.2.3.4"}"#);
@@ -104,7 +104,7 @@ fn one_address_that_does_all_of_it_takes_bounded_memory() {
         Senders::open(tollgate.resp.unwrap(), 700, format!("*6\r\n$11\r\nCL.THROTTLE\r\n{long}").into_bytes()),
     ];
     for _ in 0..4 {
-        attacks.iter_mut().for_each(|attack| attack.send_for(TIME / 10));
+        attacks.iter_mut().for_each(|attack| attack.send_for(ATTACK_TIME / 10));
     }
     assert_others_are_served(&tollgate, idle_kb);
 }
@@ -122,13 +122,13 @@ fn idle_connections_of_one_address_leave_descriptors_to_others() {
 }
 
 #[test]
-fn receipts_of_one_address_leave_those_of_others() {
+fn receipts_of_one_address_evict_none_of_others() {
     let tollgate = serve();
     let mut polite = Connection::open(tollgate.http);
     let check = r#"{"ip":"203.0.113.9","receipt":true}"#;
     let answer = polite.request("POST", "/v1/check", check);
     let receipt = answer.json()["receipt"].as_str().unwrap().to_owned();
-    // Each from an address of its own, so that all are allowed and each has a receipt.
+    // Each check is for another address, so that all are allowed and have a receipt.
     for batch in 0..110 {
         let checks: Vec<String> =
             (0..1_000).map(|at| format!(r#"{{"ip":"10.{batch}.{}.{}","receipt":true}}"#, at / 250, at % 250)).collect();

@@ -1,6 +1,6 @@
-//! Whole outputs for one policy, held word for word: nothing about them changes unseen.
+//! Compares whole outputs for a policy with stored files.
 //!
-//! Where a change is meant, run with `TOLLGATE_WRITE_OUTPUTS=1` and read the difference.
+//! `TOLLGATE_WRITE_OUTPUTS=1` rewrites the files; review the changes.
 
 use std::path::{Path, PathBuf};
 
@@ -8,22 +8,22 @@ use crate::running::output;
 
 const POLICIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/policies");
 
-/// The path of one of the policies among the tests.
+/// The path of a policy in `tests/policies`.
 pub(crate) fn policy(name: &str) -> String {
     format!("{POLICIES}/{name}")
 }
 
-/// Asserts that it succeeds and prints what is held in the file of that name.
-fn assert_prints(held: &str, arguments: &[&str]) {
+/// Asserts that the program succeeds and prints the content of the stored file.
+fn assert_prints(stored: &str, arguments: &[&str]) {
     let output = output(arguments);
     let printed = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let file: PathBuf = [POLICIES, "outputs", held].iter().collect();
+    let file: PathBuf = [POLICIES, "outputs", stored].iter().collect();
     if std::env::var_os("TOLLGATE_WRITE_OUTPUTS").is_some() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, &printed).unwrap();
     }
-    assert!(printed == read(&file), "{held} says\n{}\nand it prints\n{printed}", read(&file));
+    assert!(printed == read(&file), "{stored} has\n{}\nand the program prints\n{printed}", read(&file));
 }
 
 fn read(file: &Path) -> String {
@@ -31,13 +31,30 @@ fn read(file: &Path) -> String {
 }
 
 #[test]
-fn validate_tells_what_every_rule_promises() {
+fn validate_prints_what_every_rule_guarantees() {
     assert_prints("validate.txt", &["validate", &policy("shop.yaml")]);
 }
 
 #[test]
-fn validate_tells_it_to_programs() {
-    // In the directory, so that the file's name does not depend on where this is.
+fn validate_prints_what_leases_withhold_and_add() {
+    assert_prints("leased-validate.txt", &["validate", &policy("leased.yaml")]);
+    let output = output(&["validate", "--format", "json", &policy("leased.yaml")]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rules = answer["rules"].as_array().unwrap();
+    let consistency: Vec<_> = rules.iter().map(|rule| [&rule["consistency"], &rule["lease_ms"]]).collect();
+    let expected =
+        serde_json::json!([["leased", 500], ["leased", 500], ["exact", null], ["exact", null], ["exact", null],]);
+    assert_eq!(serde_json::json!(consistency), expected);
+    let limits = rules[0]["grants"][0]["limits"].as_array().unwrap();
+    let leased: Vec<_> = limits.iter().map(|limit| &limit["leased"]).collect();
+    assert_eq!(serde_json::json!(leased), serde_json::json!([{ "most": 500, "expires_ms": 1_000 }, null]));
+    let notes: Vec<_> = answer["notes"].as_array().unwrap().iter().map(|note| &note["code"]).collect();
+    assert_eq!(serde_json::json!(notes), serde_json::json!(["stays-exact"]));
+}
+
+#[test]
+fn validate_prints_rules_as_json() {
+    // In the directory, so that the file name does not depend on the checkout.
     let output = crate::running::tollgate(&["validate", "--format", "json", "shop.yaml"])
         .current_dir(POLICIES)
         .output()
@@ -55,12 +72,12 @@ fn validate_tells_it_to_programs() {
                 "limit": "5/min", "algorithm": "sliding-window-log", "period_ms": 60_000,
                 "most_in_period": { "charged": 5, "warned": 2 }, "most_in_second": { "charged": 5, "warned": 2 },
                 "queue": null, "at_once": null, "longest_refusal_ms": 60_000, "refusal_cost": 1,
-                "never_above": null, "while_store_fails": null,
+                "never_above": null, "while_store_fails": null, "leased": null,
             }],
         }],
         "warned": { "first": 2, "within_ms": 600_000 },
         "blocked": { "after": 20, "within_ms": 600_000, "for_ms": 900_000 },
-        "on_failure": null,
+        "on_failure": null, "consistency": null, "lease_ms": null,
     });
     assert_eq!(login, &expected);
     let kinds: Vec<&serde_json::Value> =
@@ -82,7 +99,7 @@ fn explain<'a>(file: &'a str, request: &[&'a str], more: &[&'a str]) -> Vec<&'a 
 }
 
 #[test]
-fn explain_tells_which_rules_apply_and_why_others_do_not() {
+fn explain_prints_which_rules_apply_and_why_others_do_not() {
     assert_prints("explain-login.txt", &explain(&policy("shop.yaml"), &LOGIN, &[]));
     let report = ["--ip", "2001:db8::7", "--user", "svc-billing", "--path", "/reports/2026/q1", "--cost", "3"];
     assert_prints("explain-report.txt", &explain(&policy("shop.yaml"), &report, &[]));
@@ -91,18 +108,18 @@ fn explain_tells_which_rules_apply_and_why_others_do_not() {
 }
 
 #[test]
-fn explain_tells_who_meets_no_rule() {
+fn explain_prints_that_a_list_decides() {
     assert_prints("explain-denied.txt", &explain(&policy("shop.yaml"), &["--ip", "192.0.2.1"], &[]));
     assert_prints("explain-allowed.txt", &explain(&policy("shop.yaml"), &["--ip", "198.51.100.7"], &[]));
 }
 
 #[test]
-fn explain_tells_it_to_programs() {
+fn explain_prints_json() {
     assert_prints("explain-login.json", &explain(&policy("shop.yaml"), &LOGIN, &["--format", "json"]));
 }
 
 #[test]
-fn rules_that_deny_are_told_by_every_command() {
+fn every_command_prints_rules_that_deny() {
     let denied = policy("denied.yaml");
     let outside = ["--ip", "203.0.113.9", "--path", "/admin/users"];
     assert_prints("denied-validate.txt", &["validate", &denied]);
@@ -113,7 +130,7 @@ fn rules_that_deny_are_told_by_every_command() {
 }
 
 #[test]
-fn limits_are_a_page_for_clients() {
+fn limits_prints_markdown_and_json() {
     assert_prints("limits.md", &["limits", &policy("shop.yaml")]);
     assert_prints("limits.json", &["limits", &policy("shop.yaml"), "--format", "json"]);
 }

@@ -1,4 +1,4 @@
-//! As much of gRPC over HTTP/2 as a test needs, so that it sees the very frames.
+//! A minimal gRPC client that exposes the HTTP/2 frames to tests.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,45 +9,45 @@ use tollgate_testbed::http2::{
     write_frame,
 };
 
-/// Nothing here takes long; a test that hangs should fail.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A test that hangs fails after this time.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A connection that asks Envoy's rate limit service, one call at a time.
+/// A connection that calls Envoy's rate limit service, one call at a time.
 pub(crate) struct RlsClient {
     stream: BufReader<TcpStream>,
     next_stream: u32,
-    stays: bool,
+    is_open: bool,
 }
 
 impl RlsClient {
     pub(crate) fn open(server: SocketAddr) -> RlsClient {
         let stream = TcpStream::connect(server).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut client = RlsClient { stream: BufReader::new(stream), next_stream: 1, stays: true };
+        let mut client = RlsClient { stream: BufReader::new(stream), next_stream: 1, is_open: true };
         let mut greeting = Vec::new();
         greet(&mut greeting);
         client.send(&greeting);
         client
     }
 
-    /// Asks for an address, and returns whether more may be asked on this
-    /// connection. Fails if a call that the service has not declined gets no answer.
-    pub(crate) fn ask(&mut self) -> bool {
+    /// Checks an address, and returns whether the connection accepts more calls. Panics if a call that the service has
+    /// not declined gets no response.
+    pub(crate) fn call(&mut self) -> bool {
         let stream = self.next_stream;
         self.next_stream += 2;
-        let mut call = Vec::new();
-        write_frame(&mut call, HEADERS, END_HEADERS, stream, &fields());
-        write_frame(&mut call, DATA, END_STREAM, stream, &message());
-        self.send(&call);
+        let mut frames = Vec::new();
+        write_frame(&mut frames, HEADERS, END_HEADERS, stream, &fields());
+        write_frame(&mut frames, DATA, END_STREAM, stream, &message());
+        self.send(&frames);
         let mut has_message = false;
         loop {
             let (head, payload) = self.frame();
             match head.kind {
                 GOAWAY => {
-                    self.stays = false;
+                    self.is_open = false;
                     let last = u32::from_be_bytes(payload[..4].try_into().unwrap());
-                    // It says that it will not look at this call: any client may ask somebody else.
+                    // The service has not processed this call: a client may retry it elsewhere.
                     if last < stream {
                         return false;
                     }
@@ -56,12 +56,12 @@ impl RlsClient {
                 DATA if head.stream == stream => has_message = true,
                 HEADERS if head.stream == stream && head.flags & END_STREAM != 0 => {
                     assert!(has_message, "a call was answered with an error");
-                    return self.stays;
+                    return self.is_open;
                 }
                 _ => {
-                    let mut answer = Vec::new();
-                    acknowledge(&mut answer, head, &payload);
-                    self.send(&answer);
+                    let mut frames = Vec::new();
+                    acknowledge(&mut frames, head, &payload);
+                    self.send(&frames);
                 }
             }
         }
@@ -81,9 +81,9 @@ impl RlsClient {
     }
 }
 
-/// The fields of a call. None is remembered, so that every call says all of them.
+/// The header fields of a call. None enters the dynamic table, so that every call sends all of them.
 fn fields() -> Vec<u8> {
-    // `:method POST` and `:scheme http` have numbers; of the others the name has one, but for the last.
+    // `:method POST` and `:scheme http` are indexed; of the other fields only the names, except `te`.
     let mut fields = vec![0x83, 0x86];
     for (name, value) in [
         (&b"\x04"[..], "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"),
@@ -98,14 +98,14 @@ fn fields() -> Vec<u8> {
     fields
 }
 
-/// A domain, and a descriptor with one entry: an address.
+/// A request with a domain and a descriptor with one entry, an address.
 fn message() -> Vec<u8> {
     let entry = [member(1, b"remote_address"), member(2, b"203.0.113.9")].concat();
-    let ask = [member(1, b"domain"), member(2, &member(1, &entry))].concat();
-    grpc_message(&ask)
+    let request = [member(1, b"domain"), member(2, &member(1, &entry))].concat();
+    grpc_message(&request)
 }
 
-/// A member of a protobuf message that has a length.
+/// A length-delimited field of a protobuf message.
 fn member(tag: u8, bytes: &[u8]) -> Vec<u8> {
     let mut member = vec![tag << 3 | 2, u8::try_from(bytes.len()).unwrap()];
     member.extend(bytes);

@@ -1,4 +1,4 @@
-//! The program while it serves.
+//! A running `tollgate serve` process.
 
 use std::net::SocketAddr;
 use std::process::{Command, Output, Stdio};
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use tollgate_testbed::ChildProcess;
 
-/// Longer than the service may take to drain.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than the drain timeout of the service.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Running {
     process: ChildProcess,
     pub(crate) http: SocketAddr,
-    /// If it was told to listen there.
+    /// `None` if the listener is off.
     pub(crate) grpc: Option<SocketAddr>,
-    /// If it was told to listen there.
+    /// `None` if the listener is off.
     pub(crate) resp: Option<SocketAddr>,
     pub(crate) admin: SocketAddr,
 }
@@ -25,13 +25,13 @@ pub(crate) fn tollgate(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs the program until it exits.
 pub(crate) fn output(arguments: &[&str]) -> Output {
     tollgate(arguments).output().unwrap()
 }
 
 impl Running {
-    /// Serves on any free ports, and returns once it has said which.
+    /// Starts the service on free ports, and returns when it has logged them.
     pub(crate) fn serve() -> Running {
         Running::serve_with(&["--grpc", "off", "--resp", "off"])
     }
@@ -40,19 +40,19 @@ impl Running {
         Running::serve_in(&[], more)
     }
 
-    /// With these environment variables.
+    /// Starts the service with these environment variables.
     pub(crate) fn serve_in(environment: &[(&str, &str)], more: &[&str]) -> Running {
         let mut command = tollgate(&["serve", "--http", ":0", "--admin", ":0"]);
         command.env_remove("NOTIFY_SOCKET").envs(environment.iter().copied()).args(more);
         Running::start(command)
     }
 
-    /// With no more than so many open files.
+    /// Starts the service with a hard limit on open files.
     pub(crate) fn serve_with_files(open_files: usize) -> Running {
         Running::serve_after(&format!("ulimit -n {open_files}"))
     }
 
-    /// With no more than so many unless it asks for more.
+    /// Starts the service with a soft limit on open files.
     pub(crate) fn serve_with_soft_limit_of_files(open_files: usize) -> Running {
         Running::serve_after(&format!("ulimit -Sn {open_files}"))
     }
@@ -69,9 +69,9 @@ impl Running {
         let mut process = ChildProcess::start(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
         let mut listening = |name: &str, scheme: &str| {
             let line = process.line().unwrap().unwrap_or_default();
-            // A log in JSON says the same in a member of its lines.
+            // A JSON log has the same text in the member `message`.
             let line = match serde_json::from_str::<serde_json::Value>(&line) {
-                Ok(said) => format!("tollgate: {}", said["message"].as_str().unwrap_or_default()),
+                Ok(json) => format!("tollgate: {}", json["message"].as_str().unwrap_or_default()),
                 Err(_) => line,
             };
             let address = line.strip_prefix(&format!("tollgate: {name} listening on {scheme}://"));
@@ -86,7 +86,7 @@ impl Running {
         Running { process, http, grpc, resp, admin }
     }
 
-    /// The next line it says of itself, and not of rules or requests; without its time.
+    /// The next log line that is not about rules or requests, without its time.
     pub(crate) fn line(&mut self) -> String {
         loop {
             let line = without_time(self.any_line());
@@ -105,7 +105,7 @@ impl Running {
         std::iter::repeat_with(|| self.any_line()).find(is_of).unwrap_or_default()
     }
 
-    /// All lines up to the first of an event, without their times; then it is ended.
+    /// All lines before the first of an event, without their times; then the process is killed.
     pub(crate) fn lines_until(mut command: Command, event: &str) -> Vec<String> {
         let mut process = ChildProcess::start(command.stdout(Stdio::null()).stderr(Stdio::piped())).unwrap();
         let is_before = |line: &String| !line.is_empty() && !line.starts_with(&format!("tollgate: {event} "));
@@ -113,12 +113,12 @@ impl Running {
         lines.take_while(is_before).map(without_time).collect()
     }
 
-    /// The next line it says; empty if there will be none.
+    /// The next line of the log; empty at its end.
     pub(crate) fn any_line(&mut self) -> String {
         self.process.line().unwrap().unwrap_or_default()
     }
 
-    /// Sends a signal by its name, as an operator does.
+    /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
         self.process.signal(name).unwrap();
     }
@@ -127,28 +127,28 @@ impl Running {
         self.process.id()
     }
 
-    /// The memory that it holds.
+    /// The resident memory.
     pub(crate) fn resident_kb(&self) -> u64 {
         self.process.size_kb("VmRSS").unwrap()
     }
 
-    /// The most memory that it has held since it began.
+    /// The peak of the resident memory.
     pub(crate) fn peak_resident_kb(&self) -> u64 {
         self.process.size_kb("VmHWM").unwrap()
     }
 
-    /// Waits for its end, and returns its exit code.
+    /// Waits until the process exits, and returns its exit code.
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
-        self.process.wait(PATIENCE).unwrap().code()
+        self.process.wait(EXIT_TIMEOUT).unwrap().code()
     }
 }
 
-/// Whether a line says what is true of this machine and not of the program: how many files may be open here.
+/// Whether a line depends on the machine: the limit on open files.
 fn is_about_this_machine(line: &str) -> bool {
     line.contains("the limit on open files is ")
 }
 
-/// `tollgate: error: ..` for `tollgate: error time=..: ..`.
+/// Returns `tollgate: error: ..` for `tollgate: error time=..: ..`.
 fn without_time(line: String) -> String {
     for level in ["warning", "error"] {
         if let Some(rest) = line.strip_prefix(&format!("tollgate: {level} time=")) {

@@ -1,4 +1,4 @@
-//! Values that are credentials: they never leave the process as they are.
+//! Values that are credentials never leave the process in plain text.
 
 use serde_json::Value;
 use tollgate_testbed::{RedisServer, Reply, TemporaryDirectory};
@@ -7,7 +7,7 @@ use crate::client::request;
 use crate::running::Running;
 
 const TOKEN: &str = "tok-4f9a61c2e8b7d350";
-/// The beginning of all tokens here.
+/// The common prefix of all tokens.
 const TOKENS: &str = "tok-4f9a";
 const SESSION: &str = "sid-77aa12bb98cc34dd";
 
@@ -52,7 +52,7 @@ fn assert_no_secret(text: &str) {
 }
 
 #[test]
-fn tokens_and_cookies_reach_neither_redis_nor_logs_nor_operators_as_they_are() {
+fn redis_logs_and_admin_api_contain_no_plain_tokens_or_cookies() {
     let server = RedisServer::start(&[]).unwrap();
     let directory = TemporaryDirectory::new("secrets").unwrap();
     let mut tollgate = serve(&shared_policy(&directory, "policy.yaml", &server, ""));
@@ -67,14 +67,14 @@ fn tokens_and_cookies_reach_neither_redis_nor_logs_nor_operators_as_they_are() {
     }
 }
 
-/// The key of the deployment in a file beside the policy, and what names it there.
+/// Writes a key file beside the policy, and returns the member that names it.
 fn secret_key(directory: &TemporaryDirectory, name: &str) -> String {
     std::fs::write(directory.path().join(name), format!("{}\n", name.repeat(16))).unwrap();
     format!("secrets: {{ key_file: {name} }}\n")
 }
 
 #[test]
-fn an_operator_finds_a_key_by_its_plain_value_and_by_its_hash() {
+fn admin_api_finds_a_key_by_its_plain_value_and_by_its_hash() {
     let server = RedisServer::start(&[]).unwrap();
     let directory = TemporaryDirectory::new("secret-keys").unwrap();
     let key = secret_key(&directory, "one");
@@ -106,10 +106,10 @@ fn an_operator_finds_a_key_by_its_plain_value_and_by_its_hash() {
     assert_eq!(after["counters"][0]["used"], 0, "{after}");
 }
 
-/// Waits until an answer is as it should be; how long that takes depends on a server.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits for a condition that depends on a server, for at most ten seconds.
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..1_000 {
-        if is_so() {
+        if condition() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -128,7 +128,7 @@ fn differs(tollgate: &Running) -> bool {
 }
 
 #[test]
-fn instances_with_other_keys_or_none_are_not_ready_and_say_so() {
+fn instances_with_another_key_or_none_log_an_error_and_are_not_ready() {
     let server = RedisServer::start(&[]).unwrap();
     let directory = TemporaryDirectory::new("other-secret-keys").unwrap();
     let (one, other) = (secret_key(&directory, "one"), secret_key(&directory, "two"));
@@ -143,14 +143,14 @@ fn instances_with_other_keys_or_none_are_not_ready_and_say_so() {
         eventually("not ready", || !is_ready(&apart));
         assert!(differs(&apart));
         let expected = "error: other instances on this store hash secret values under another key";
-        // It is said before the service stops being ready, so the line is there.
+        // The error is logged before the service stops being ready.
         while !apart.line().contains(expected) {}
         assert!(is_ready(&first) && is_ready(&same) && !differs(&first) && !differs(&same));
     }
 }
 
 #[test]
-fn an_instance_is_ready_once_the_others_with_another_key_are_gone() {
+fn instance_is_ready_once_no_other_key_is_in_use() {
     let server = RedisServer::start(&[]).unwrap();
     let directory = TemporaryDirectory::new("changed-secret-key").unwrap();
     let (one, other) = (secret_key(&directory, "one"), secret_key(&directory, "two"));
@@ -159,7 +159,7 @@ fn an_instance_is_ready_once_the_others_with_another_key_are_gone() {
     let mut second = serve(&shared_policy(&directory, "second.yaml", &server, &other));
     eventually("not ready", || !is_ready(&second));
     drop(first);
-    // As an operator does who does not want to wait until it is forgotten.
+    // An operator can do this instead of waiting until it expires.
     server.command(&["DEL", r"tollgate:\.secrets"]).unwrap();
     eventually("ready", || is_ready(&second));
     assert!(!differs(&second));
@@ -167,7 +167,7 @@ fn an_instance_is_ready_once_the_others_with_another_key_are_gone() {
 }
 
 #[test]
-fn a_reload_with_another_key_is_refused_and_counters_stay() {
+fn reload_with_another_secret_key_is_rejected_and_counters_stay() {
     let directory = TemporaryDirectory::new("reloaded-secret-key").unwrap();
     let (one, other) = (secret_key(&directory, "one"), secret_key(&directory, "two"));
     let file = directory.path().join("policy.yaml");
@@ -176,6 +176,6 @@ fn a_reload_with_another_key_is_refused_and_counters_stay() {
     assert_eq!(check(&tollgate)["remaining"], 1);
     std::fs::write(&file, format!("{RULES}{other}")).unwrap();
     let reloaded = request(tollgate.admin, "POST", "/api/reload", "");
-    assert!(reloaded.body.contains("under another key"), "{reloaded:?}");
+    assert!(reloaded.body.contains("with another key"), "{reloaded:?}");
     assert_eq!(check(&tollgate)["remaining"], 0);
 }

@@ -7,7 +7,7 @@ use crate::outputs::policy;
 use crate::running::{Running, output};
 
 #[test]
-fn it_answers_where_it_says_it_listens() {
+fn listeners_answer_at_the_logged_addresses() {
     let tollgate = Running::serve();
     assert_eq!(request(tollgate.http, "GET", "/healthz", "").body, "ok\n");
     let answer = request(tollgate.http, "POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#);
@@ -19,7 +19,7 @@ fn it_answers_where_it_says_it_listens() {
 #[test]
 fn request_that_a_rule_denies_is_answered_403_and_logged_with_the_rule() {
     let file = policy("denied.yaml");
-    let mut tollgate = Running::serve_with(&[&file, "--log-identities", "plain"]);
+    let mut tollgate = Running::serve_with(&[&file, "--log-identities", "plain", "--grpc", "off", "--resp", "off"]);
     let answer = request(tollgate.http, "POST", "/v1/check", r#"{"ip":"203.0.113.9","path":"/admin/users"}"#).json();
     assert_eq!((&answer["action"], &answer["rule"]), (&"deny".into(), &"admin-only-inside".into()));
     let line = tollgate.any_line_of("violation");
@@ -34,7 +34,7 @@ fn request_that_a_rule_denies_is_answered_403_and_logged_with_the_rule() {
 }
 
 #[test]
-fn it_answers_clients_of_redis() {
+fn resp_listener_answers_and_closes_on_sigterm() {
     let mut tollgate = Running::serve_with(&["--grpc", "off", "--resp", ":0"]);
     let mut connection = TcpStream::connect(tollgate.resp.unwrap()).unwrap();
     connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -48,13 +48,13 @@ fn it_answers_clients_of_redis() {
     assert_eq!(connection.read(&mut answer).unwrap(), 0);
 }
 
-/// Held for a moment, the service accepts nothing: its sockets' queues take what comes meanwhile. A connection for
-/// which there is no place tries again after a second.
+/// A stopped process (SIGSTOP) accepts nothing, and connections wait in the backlog of its sockets. A connection beyond
+/// the backlog would be retried after a second.
 #[test]
-fn hundreds_of_simultaneous_connections_wait_in_the_queue_of_every_listener() {
+fn backlog_of_every_listener_holds_hundreds_of_connections() {
     let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     let count = allowed.trim().parse::<usize>().unwrap().min(600);
-    let tollgate = Running::serve_with(&[]);
+    let tollgate = Running::serve_with(&["--grpc", ":0", "--resp", ":0"]);
     tollgate.signal("STOP");
     for listener in [Some(tollgate.http), tollgate.grpc, tollgate.resp, Some(tollgate.admin)] {
         let address = listener.unwrap();
@@ -67,13 +67,13 @@ fn hundreds_of_simultaneous_connections_wait_in_the_queue_of_every_listener() {
 }
 
 #[test]
-fn sigterm_answers_what_is_under_way_and_ends_well() {
+fn sigterm_answers_requests_in_flight_and_exits_with_0() {
     let mut tollgate = Running::serve();
     let body = r#"{"ip":"203.0.113.9"}"#;
     let mut connection = Connection::open(tollgate.http);
     connection.begin_check(body.len());
     tollgate.signal("TERM");
-    assert_eq!(tollgate.line(), "tollgate: stopping: answering what is under way");
+    assert_eq!(tollgate.line(), "tollgate: stopping: answering requests in flight");
     while TcpStream::connect(tollgate.http).is_ok() {
         std::thread::yield_now();
     }
@@ -84,27 +84,27 @@ fn sigterm_answers_what_is_under_way_and_ends_well() {
 }
 
 #[test]
-fn an_interrupt_ends_it_well() {
+fn sigint_exits_with_0() {
     let mut tollgate = Running::serve();
     tollgate.signal("INT");
     assert_eq!(tollgate.exit_code(), Some(0));
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn second_signal_cuts_off_requests_and_exits_with_3() {
     let mut tollgate = Running::serve();
     let mut connection = Connection::open(tollgate.http);
     connection.begin_check(2);
     tollgate.signal("TERM");
-    assert_eq!(tollgate.line(), "tollgate: stopping: answering what is under way");
+    assert_eq!(tollgate.line(), "tollgate: stopping: answering requests in flight");
     tollgate.signal("TERM");
-    assert_eq!(tollgate.line(), "tollgate: warning: stopped at once: told so twice");
-    // Somebody was not answered.
+    assert_eq!(tollgate.line(), "tollgate: warning: stopped by a second signal: requests in flight were cut off");
+    // A request has no response.
     assert_eq!(tollgate.exit_code(), Some(3));
 }
 
 #[test]
-fn connections_without_a_descriptor_are_closed_and_operators_keep_theirs() {
+fn connections_beyond_the_descriptors_are_closed_and_admin_keeps_its_own() {
     let tollgate = Running::serve_with_files(64);
     let metric = |name: &str| {
         let metrics = request(tollgate.admin, "GET", "/metrics", "").body;
@@ -115,7 +115,7 @@ fn connections_without_a_descriptor_are_closed_and_operators_keep_theirs() {
     let held: Vec<TcpStream> = (0..80).map(|_| TcpStream::connect(tollgate.http).unwrap()).collect();
     let begun = Instant::now();
     while metric(refused) == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(20), "there is always another descriptor");
+        assert!(begun.elapsed() < Duration::from_secs(20), "no connection is refused");
     }
     assert_eq!(metric("tollgate_accept_errors_total{listener=\"http\"}"), 0);
     drop(held);
@@ -126,17 +126,17 @@ fn connections_without_a_descriptor_are_closed_and_operators_keep_theirs() {
 }
 
 #[test]
-fn too_few_descriptors_for_the_connection_limits_are_told() {
+fn too_few_descriptors_for_the_connection_limits_log_a_warning() {
     let mut tollgate = Running::serve_with_files(1_024);
     assert_eq!(
         tollgate.any_line().split_once("the limit").unwrap().1,
         " on open files is 1024: 960 connections can be open at once, and --max-connections allows 10000 on \
-         1 listener(s); raise the limit (ulimit -n, LimitNOFILE), or lower --max-connections"
+         1 listener; raise the limit (ulimit -n, LimitNOFILE), or lower --max-connections"
     );
 }
 
 #[test]
-fn the_limit_on_open_files_is_raised_as_far_as_the_system_allows() {
+fn soft_limit_on_open_files_is_raised_to_the_hard_limit() {
     let tollgate = Running::serve_with_soft_limit_of_files(256);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", tollgate.id())).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
@@ -145,7 +145,7 @@ fn the_limit_on_open_files_is_raised_as_far_as_the_system_allows() {
 }
 
 #[test]
-fn certificates_that_cannot_be_read_are_named() {
+fn unreadable_certificate_fails_at_startup() {
     let directory = std::env::temp_dir().join(format!("tollgate-serve-tls-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let file = |name: &str| directory.join(name).to_str().unwrap().to_owned();
@@ -153,13 +153,23 @@ fn certificates_that_cannot_be_read_are_named() {
     let failed = output(&["serve", "--tls-cert", &file("empty.pem"), "--tls-key", &file("absent.pem")]);
     assert_eq!(failed.status.code(), Some(3));
     let said = String::from_utf8(failed.stderr).unwrap();
-    let expected = format!("error: cannot speak TLS: {}: the file cannot be read: ", file("absent.pem"));
+    let expected = format!("error: cannot set up TLS: {}: the file cannot be read: ", file("absent.pem"));
+    assert!(said.starts_with(&expected), "{said}");
+    std::fs::write(file("bad.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n!!\n-----END CERTIFICATE-----\n").unwrap();
+    std::fs::write(file("key.pem"), "-----BEGIN PRIVATE KEY-----\nAAAA\n").unwrap();
+    let certificate = ["serve", "--tls-cert", &file("bad.pem"), "--tls-key", &file("key.pem")];
+    let said = String::from_utf8(output(&certificate).stderr).unwrap();
+    let expected = format!(
+        "error: cannot set up TLS: {}: the file is not valid PEM: the line `-----END PRIVATE KEY-----` is missing\n\
+         hint: write the whole private key to the file, ",
+        file("key.pem")
+    );
     assert!(said.starts_with(&expected), "{said}");
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]
-fn a_policy_file_decides() {
+fn policy_file_applies_to_checks_and_published_limits() {
     let shop = policy("shop.yaml");
     let tollgate = Running::serve_with(&["--grpc", "off", "--resp", "off", &shop]);
     let check = |body: &str| request(tollgate.http, "POST", "/v1/check", body).json();
@@ -181,7 +191,7 @@ fn a_policy_file_decides() {
 }
 
 #[test]
-fn no_spelling_of_a_path_and_no_head_leads_around_a_rule() {
+fn other_spellings_of_a_path_and_head_do_not_avoid_a_rule() {
     let tollgate = Running::serve_with(&["--grpc", "off", "--resp", "off", &policy("shop.yaml")]);
     let rules = |method: &str, path: &str| {
         let body = serde_json::json!({ "ip": "203.0.113.9", "method": method, "path": path }).to_string();
@@ -192,8 +202,8 @@ fn no_spelling_of_a_path_and_no_head_leads_around_a_rule() {
     for path in
         ["/products/7", "/products/7%2f..%2f..%2fx0", "/x0%2f..%2fproducts/7", "/products;v=1/7", "/products%5c7"]
     {
-        let met = rules("GET", path);
-        assert_eq!(met.iter().filter(|rule| *rule == "scrapers").count(), 1, "{path}: {met:?}");
+        let applied = rules("GET", path);
+        assert_eq!(applied.iter().filter(|rule| *rule == "scrapers").count(), 1, "{path}: {applied:?}");
     }
     assert!(!rules("GET", "/x0").contains(&"scrapers".to_owned()));
     assert!(rules("HEAD", "/search").contains(&"search".to_owned()));
@@ -201,18 +211,20 @@ fn no_spelling_of_a_path_and_no_head_leads_around_a_rule() {
 }
 
 #[test]
-fn a_policy_with_warnings_is_served_and_they_are_counted() {
+fn warnings_of_the_policy_are_logged_as_warnings_at_startup() {
     let mut tollgate = Running::serve_with(&["--grpc", "off", "--resp", "off", &policy("warned.yaml")]);
     let file = policy("warned.yaml");
-    assert_eq!(tollgate.line(), format!("tollgate: {file} has 1 warning: `tollgate validate {file}` tells more"));
+    let warning = tollgate.line();
+    assert!(warning.starts_with(&format!("tollgate: warning: {file}:3:1: ")), "{warning}");
+    assert!(warning.ends_with(" [no-rules]"), "{warning}");
 }
 
 #[test]
-fn an_address_in_use_is_a_failure_with_a_hint() {
+fn address_in_use_fails_with_a_hint() {
     let tollgate = Running::serve();
     let taken = tollgate.http.to_string();
     for (flag, other) in [("--http", "--admin"), ("--admin", "--http")] {
-        let failed = output(&["serve", flag, &taken, other, "off", "--resp", "off"]);
+        let failed = output(&["serve", flag, &taken, other, "off", "--grpc", "off", "--resp", "off"]);
         assert_eq!(failed.status.code(), Some(3));
         let said = String::from_utf8(failed.stderr).unwrap();
         let name = flag.trim_start_matches('-');

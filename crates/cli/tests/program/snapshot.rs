@@ -1,4 +1,4 @@
-//! Counters that outlive the process.
+//! Counters that survive a restart.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use crate::client::{Connection, request};
 use crate::reload::Directory;
 use crate::running::Running;
 
-/// Longer than any snapshot takes, on whatever machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any snapshot takes.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A policy of one rule whose counters are in `counters`, beside it.
-pub(crate) fn kept(rule: &str, settings: &str) -> String {
+/// A policy of one rule with a snapshot in the file `counters` beside it.
+pub(crate) fn with_snapshot(rule: &str, settings: &str) -> String {
     format!(
         "version: 1\nrules:\n  - {{ name: daily, key: client_ip, {rule} }}\n\
          store: {{ memory: {{ snapshot: counters, {settings} }} }}\n"
@@ -24,7 +24,7 @@ pub(crate) fn serve(file: &str) -> Running {
     Running::serve_with(&["--grpc", "off", "--resp", "off", file])
 }
 
-/// The answer to one more request.
+/// The response to a check.
 pub(crate) fn check(tollgate: &Running) -> serde_json::Value {
     request(tollgate.http, "POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#).json()
 }
@@ -38,46 +38,48 @@ pub(crate) fn counters(directory: &Directory) -> PathBuf {
     directory.0.join("counters")
 }
 
-/// Which file it is: each snapshot is another one.
-fn which(path: &Path) -> Option<(u64, i64, i64)> {
+/// The identity of a file: each snapshot is a new file.
+fn file_identity(path: &Path) -> Option<(u64, i64, i64)> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
-/// Waits until a snapshot is there that was begun after this was called.
+/// Waits for a snapshot that was started after the call.
 pub(crate) fn await_snapshot(path: &Path) {
-    // One may be under way, so the second one is it.
+    // The first may have been started before.
     for _ in 0..2 {
-        let (before, begun) = (which(path), Instant::now());
-        while which(path) == before || which(path).is_none() {
-            assert!(begun.elapsed() < PATIENCE, "no snapshot is written");
+        let (before, begun) = (file_identity(path), Instant::now());
+        while file_identity(path) == before || file_identity(path).is_none() {
+            assert!(begun.elapsed() < SNAPSHOT_TIMEOUT, "no snapshot is written");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
 #[test]
-fn a_restart_does_not_refill_a_daily_limit() {
+fn restart_does_not_reset_a_daily_limit() {
     for (at, algorithm) in
         ["token-bucket", "leaky-bucket", "fixed-window", "sliding-window-counter", "sliding-window-log"]
             .into_iter()
             .enumerate()
     {
         let directory = Directory::new(&format!("restart-{at}"));
-        let file = directory.write("policy.yaml", &kept(&format!("limit: 5/day, algorithm: {algorithm}"), "every: 1h"));
+        let file = directory
+            .write("policy.yaml", &with_snapshot(&format!("limit: 5/day, algorithm: {algorithm}"), "every: 1h"));
         let path = counters(&directory);
         let shown = path.display();
         let mut tollgate = serve(&file);
-        assert_eq!(tollgate.line(), format!("tollgate: {file} has 1 warning: `tollgate validate {file}` tells more"));
-        assert_eq!(tollgate.line(), format!("tollgate: counters are kept in {shown}, which is new"));
+        let warning = tollgate.line();
+        assert!(warning.starts_with(&format!("tollgate: warning: {file}:4:")), "{warning}");
+        assert_eq!(tollgate.line(), format!("tollgate: counters are saved to {shown}, which is new"));
         for remaining in [4, 3, 2] {
             assert_eq!(check(&tollgate)["remaining"], remaining, "{algorithm}");
         }
         tollgate.signal("TERM");
-        assert_eq!(tollgate.line(), "tollgate: stopping: answering what is under way");
+        assert_eq!(tollgate.line(), "tollgate: stopping: answering requests in flight");
         let bytes = std::fs::metadata(&path).map(|metadata| metadata.len());
         let said = tollgate.line();
-        assert!(said.starts_with(&format!("tollgate: counters are in {shown}: 1 key, ")), "{said} {bytes:?}");
+        assert!(said.starts_with(&format!("tollgate: counters were saved to {shown}: 1 key, ")), "{said} {bytes:?}");
         assert_eq!(tollgate.line(), "tollgate: stopped");
         assert_eq!(tollgate.exit_code(), Some(0));
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -85,25 +87,25 @@ fn a_restart_does_not_refill_a_daily_limit() {
         let mut tollgate = serve(&file);
         tollgate.line();
         let said = tollgate.line();
-        assert!(said.starts_with(&format!("tollgate: counters go on from {shown}: 1 key, written ")), "{said}");
+        assert!(said.starts_with(&format!("tollgate: counters were restored from {shown}: 1 key, written ")), "{said}");
         for remaining in [1, 0] {
             assert_eq!(check(&tollgate)["remaining"], remaining, "{algorithm}");
         }
         assert_eq!(check(&tollgate)["allowed"], false, "{algorithm}");
-        // Ctrl-C is as good, and so is a limit that has changed meanwhile.
+        // The same after Ctrl-C, and with a changed limit.
         tollgate.signal("INT");
         assert_eq!(tollgate.exit_code(), Some(0));
-        directory.write("policy.yaml", &kept(&format!("limit: 9/day, algorithm: {algorithm}"), "every: 1h"));
+        directory.write("policy.yaml", &with_snapshot(&format!("limit: 9/day, algorithm: {algorithm}"), "every: 1h"));
         let tollgate = serve(&file);
         assert_eq!(check(&tollgate)["remaining"], 3, "{algorithm}");
     }
 }
 
 #[test]
-fn limits_that_callers_bring_along_go_on_too() {
+fn limits_of_callers_survive_a_restart() {
     use std::io::{Read, Write};
     let directory = Directory::new("restart-resp");
-    let file = directory.write("policy.yaml", &kept("limit: 5/day", "every: 1h"));
+    let file = directory.write("policy.yaml", &with_snapshot("limit: 5/day", "every: 1h"));
     let throttle = |tollgate: &Running| {
         let mut connection = std::net::TcpStream::connect(tollgate.resp.unwrap()).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -121,10 +123,10 @@ fn limits_that_callers_bring_along_go_on_too() {
 }
 
 #[test]
-fn who_is_killed_forgets_no_more_than_since_the_last_snapshot() {
+fn killed_process_loses_only_counts_after_the_last_snapshot() {
     const LIMIT: u64 = 1_000_000;
     let directory = Directory::new("killed");
-    let file = directory.write("policy.yaml", &kept(&format!("limit: {LIMIT}/day"), "every: 100ms"));
+    let file = directory.write("policy.yaml", &with_snapshot(&format!("limit: {LIMIT}/day"), "every: 100ms"));
     let path = counters(&directory);
     let mut tollgate = serve(&file);
     let (passed, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -133,7 +135,7 @@ fn who_is_killed_forgets_no_more_than_since_the_last_snapshot() {
         let http = tollgate.http;
         let (passed, is_over) = (&passed, &is_over);
         scope.spawn(move || {
-            // The last one finds nobody there any more.
+            // The last request fails.
             let mut connection = Connection::open(http);
             let body = r#"{"ip":"203.0.113.9"}"#;
             while !is_over.load(Ordering::Relaxed) {
@@ -147,10 +149,10 @@ fn who_is_killed_forgets_no_more_than_since_the_last_snapshot() {
         });
         let begun = Instant::now();
         while passed.load(Ordering::Relaxed) < 100 {
-            assert!(begun.elapsed() < PATIENCE, "nobody is answered");
+            assert!(begun.elapsed() < SNAPSHOT_TIMEOUT, "no request is answered");
             std::thread::sleep(Duration::from_millis(1));
         }
-        // In the middle of it all.
+        // While requests are in flight.
         written = passed.load(Ordering::Relaxed);
         await_snapshot(&path);
         tollgate.signal("KILL");
@@ -159,31 +161,36 @@ fn who_is_killed_forgets_no_more_than_since_the_last_snapshot() {
     });
     let tollgate = serve(&file);
     let used = LIMIT - 1 - check(&tollgate)["remaining"].as_u64().unwrap();
-    // One more may have been charged whose answer nobody has seen. (A token takes 86 ms to come back.)
+    // One more request may have been charged without a response. (A token refills in 86 ms.)
     let passed = passed.load(Ordering::Relaxed);
     assert!(used <= passed + 1, "{used} of {passed}");
-    let come_back = 2 + u64::try_from(PATIENCE.as_millis()).unwrap() / 86;
-    assert!(used + come_back >= written, "{used} of {written} that were written");
+    let refilled = 2 + u64::try_from(SNAPSHOT_TIMEOUT.as_millis()).unwrap() / 86;
+    assert!(used + refilled >= written, "{used} of {written} that were written");
 }
 
 #[test]
-fn how_often_can_change_but_where_cannot() {
+fn reload_can_change_the_snapshot_interval_but_not_the_file() {
     let directory = Directory::new("snapshot-reload");
-    let file = directory.write("policy.yaml", &kept("limit: 5/day", "every: 10min"));
+    let file = directory.write("policy.yaml", &with_snapshot("limit: 5/day", "every: 10min"));
     let mut tollgate = serve(&file);
     tollgate.line();
     assert_eq!(check(&tollgate)["remaining"], 4);
-    let elsewhere = kept("limit: 7/day", "every: 10min").replace("counters", "elsewhere");
+    let elsewhere = with_snapshot("limit: 7/day", "every: 10min").replace("counters", "elsewhere");
     directory.write("policy.yaml", &elsewhere);
     tollgate.signal("HUP");
     let said = format!(
-        "tollgate: error: {file} was not put in force, and the old policy still holds: \
-         it writes its counters to another file: start again to use it"
+        "tollgate: error: {file} not reloaded, the previous policy stays active: \
+         it configures another snapshot file: restart to use it"
     );
     assert_eq!(tollgate.line(), said);
-    directory.write("policy.yaml", &kept("limit: 9/day", "every: 100ms"));
+    directory.write("policy.yaml", &with_snapshot("limit: 9/day", "every: 100ms"));
     tollgate.signal("HUP");
-    assert_eq!(tollgate.line(), format!("tollgate: {file} was read again and is in force"));
+    assert_eq!(
+        tollgate.line(),
+        format!(
+            "tollgate: {file} reloaded: 1 rule changed: `daily` (9/day burst 9 token-bucket, was 5/day burst 5 token-bucket); also changed: store"
+        )
+    );
     assert_eq!(check(&tollgate)["remaining"], 7);
     await_snapshot(&counters(&directory));
     assert!(metric(&tollgate, "tollgate_snapshot_last_success_timestamp_seconds ") > 1_700_000_000);

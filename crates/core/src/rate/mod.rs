@@ -3,19 +3,30 @@ pub(crate) mod parser;
 use std::fmt;
 use std::time::Duration;
 
-/// The largest limit, burst or permit count: 10^12, which fits 40 bits.
+/// The largest limit, burst or number of permits: 10^12, which fits in 40 bits.
 pub const MAX_AMOUNT: u64 = 1_000_000_000_000;
 
-/// The longest period, and the longest time a burst may take to refill: 2^60 ns, about 36 years.
+/// The longest period, and the longest time that a burst may take to refill: 2^60 ns, about 36 years.
 pub const MAX_SPAN_NS: u64 = 1 << 60;
 
 const MS_NS: u64 = 1_000_000;
 
-/// So many in so long, perhaps with a burst: `100/s`, `10 per 30s`, `60/min burst 100`.
+/// A count in a period, with an optional burst: `100/s`, `10 per 30s`, `60/min burst 100`.
 ///
-/// A value of this type is within the ranges that every algorithm can compute
-/// exactly: `1 ≤ count ≤ 10^12`, a period of whole milliseconds up to 36 years,
-/// at most 10^9 a second, and a burst that refills within 36 years.
+/// Every rate is within the ranges that all algorithms can compute exactly: `1 ≤ count ≤ 10^12`, a period of whole
+/// milliseconds up to 36 years, at most 10^9 a second, and a burst that refills within 36 years.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tollgate_core::Rate;
+///
+/// let rate: Rate = "60/min burst 100".parse()?;
+/// assert_eq!((rate.count(), rate.period(), rate.burst()), (60, Duration::from_secs(60), Some(100)));
+/// assert_eq!(rate, Rate::new(60, Duration::from_secs(60))?.with_burst(100)?);
+/// assert_eq!(rate.to_string(), "60/min burst 100");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     count: u64,
@@ -23,28 +34,28 @@ pub struct Rate {
     burst: Option<u64>,
 }
 
-/// Why a rate cannot be built.
+/// The reasons why a rate cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RateError {
-    /// The count was 0.
+    /// The count is 0.
     ZeroCount,
-    /// The count was above [`MAX_AMOUNT`].
+    /// The count is above [`MAX_AMOUNT`].
     CountTooLarge,
-    /// The period was 0, longer than [`MAX_SPAN_NS`], or not whole milliseconds.
+    /// The period is 0, longer than [`MAX_SPAN_NS`], or not in whole milliseconds.
     Period,
-    /// More than 10^9 a second.
+    /// The rate is more than 10^9 a second.
     TooFast,
-    /// The burst was 0.
+    /// The burst is 0.
     ZeroBurst,
-    /// The burst was above [`MAX_AMOUNT`].
+    /// The burst is above [`MAX_AMOUNT`].
     BurstTooLarge,
     /// The burst would take longer than [`MAX_SPAN_NS`] to refill.
     BurstTooSlow,
 }
 
 impl Rate {
-    /// `count` in every `period`.
+    /// Creates a rate of `count` in every `period`.
     pub fn new(count: u64, period: Duration) -> Result<Rate, RateError> {
         if count == 0 {
             return Err(RateError::ZeroCount);
@@ -62,7 +73,7 @@ impl Rate {
         Ok(Rate { count, period_ns, burst: None })
     }
 
-    /// The same rate with room for `burst` at once.
+    /// Returns the same rate with a burst.
     pub fn with_burst(self, burst: u64) -> Result<Rate, RateError> {
         if burst == 0 {
             return Err(RateError::ZeroBurst);
@@ -70,7 +81,7 @@ impl Rate {
         if burst > MAX_AMOUNT {
             return Err(RateError::BurstTooLarge);
         }
-        // The refill time is rounded up by one more tick a token where the rate is no short fraction.
+        // If the time of a token is not a short fraction, the compiled time is rounded up, by at most one tick a token.
         let refill_ns = u128::from(burst) * u128::from(self.period_ns) / u128::from(self.count);
         if refill_ns + u128::from(burst) > u128::from(MAX_SPAN_NS) {
             return Err(RateError::BurstTooSlow);
@@ -78,33 +89,32 @@ impl Rate {
         Ok(Rate { burst: Some(burst), ..self })
     }
 
-    /// How many in a period.
+    /// Returns the count in a period.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The period in nanoseconds.
+    /// Returns the period in nanoseconds.
     #[must_use]
     pub const fn period_ns(&self) -> u64 {
         self.period_ns
     }
 
-    /// The period.
+    /// Returns the period.
     #[must_use]
     pub const fn period(&self) -> Duration {
         Duration::from_nanos(self.period_ns)
     }
 
-    /// The burst that was asked for, if any.
+    /// Returns the burst that was set, if any.
     #[must_use]
     pub const fn burst(&self) -> Option<u64> {
         self.burst
     }
 
-    /// The burst a bucket of this rate has: as asked for, else twice the count
-    /// for periods of up to a second and the count for longer ones. A burst
-    /// makes short limits bearable and long ones dangerous.
+    /// Returns the burst that a bucket of this rate has: the one that was set, or else twice the count for periods of
+    /// up to a second and the count for longer ones. A burst makes short limits bearable and long limits dangerous.
     #[must_use]
     pub fn burst_or_default(&self) -> u64 {
         let default = if self.period_ns <= 1_000 * MS_NS { 2 * self.count } else { self.count };

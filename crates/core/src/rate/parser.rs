@@ -1,4 +1,4 @@
-//! Rates as people write them, with errors that point at the character.
+//! Parses rates from text. Errors point at the character.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::rate::{Rate, RateError};
 
-/// Longer than any rate a person writes; a text beyond it is refused unread.
+/// Longer than any sensible rate. A longer text is rejected before it is parsed.
 const MAX_TEXT_BYTES: usize = 128;
 
 const MS: u64 = 1;
@@ -18,7 +18,7 @@ const WEEK: u64 = 7 * DAY;
 const MONTH: u64 = 30 * DAY;
 const YEAR: u64 = 365 * DAY;
 
-/// Every word for a unit, with its milliseconds.
+/// All names of units, with their length in milliseconds.
 const UNITS: [(&str, u64); 28] = [
     ("ms", MS),
     ("millisecond", MS),
@@ -50,20 +50,30 @@ const UNITS: [(&str, u64); 28] = [
     ("years", YEAR),
 ];
 
-/// A text that is no rate: what is wrong, and where.
+/// An error in the text of a rate: what was expected, and where.
+///
+/// ```
+/// use tollgate_core::Rate;
+///
+/// let error = "5/fortnight".parse::<Rate>().unwrap_err();
+/// assert_eq!(error.column(), 2);
+/// assert_eq!(error.expected(), "expected a unit: ms, s, min, h, day, week, month or year");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseRateError {
     text: String,
     column: usize,
-    problem: Problem,
+    problem: RateProblem,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Problem {
+enum RateProblem {
     TooLong,
     Number,
     NumberTooLarge,
     Fraction,
+    ThousandsSeparator,
     Separator,
     Unit,
     AmbiguousM,
@@ -72,35 +82,40 @@ enum Problem {
 }
 
 impl ParseRateError {
-    /// The character, counted from 0, at which the text stops being a rate.
+    /// Returns the position of the first wrong character, counted in characters from 0.
     #[must_use]
     pub fn column(&self) -> usize {
         self.column
     }
 
-    /// What was expected there, in one line.
+    /// Describes what was expected at that position, in one line.
     #[must_use]
     pub fn expected(&self) -> String {
         match &self.problem {
-            Problem::TooLong => format!("a rate of at most {MAX_TEXT_BYTES} bytes, such as 100/s"),
-            Problem::Number => "expected a whole number, such as the 100 in 100/s".into(),
-            Problem::NumberTooLarge => "expected a number of at most 1000000000000 (10^12)".into(),
-            Problem::Fraction => {
-                "expected a whole number; for a fraction take a longer period: 1.5/s is 3 per 2s".into()
+            RateProblem::TooLong => format!("expected a rate of at most {MAX_TEXT_BYTES} bytes, such as 100/s"),
+            RateProblem::Number => "expected a whole number, such as the 100 in 100/s".into(),
+            RateProblem::NumberTooLarge => "expected a number of at most 1000000000000 (10^12)".into(),
+            RateProblem::Fraction => {
+                "expected a whole number; write a fraction with a longer period: 1.5/s is 3 per 2s".into()
             }
-            Problem::Separator => "expected `/` or `per`, as in 100/s or 10 per 30s".into(),
-            Problem::Unit => "expected a unit: ms, s, min, h, day, week, month or year".into(),
-            Problem::AmbiguousM => "expected a unit; `m` could be a minute or a month: write min or month".into(),
-            Problem::BurstOrEnd => "expected the end or `burst` and a number, as in 60/min burst 100".into(),
-            Problem::Range(error) => error.to_string(),
+            RateProblem::ThousandsSeparator => {
+                "expected a whole number without thousands separators, such as 1000 or 1_000".into()
+            }
+            RateProblem::Separator => "expected `/` or `per`, as in 100/s or 10 per 30s".into(),
+            RateProblem::Unit => "expected a unit: ms, s, min, h, day, week, month or year".into(),
+            RateProblem::AmbiguousM => "expected a unit; `m` could be a minute or a month, write min or month".into(),
+            RateProblem::BurstOrEnd => {
+                "expected the end of the rate, or `burst` and a number, as in 60/min burst 100".into()
+            }
+            RateProblem::Range(error) => error.to_string(),
         }
     }
 }
 
 impl fmt::Display for ParseRateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if matches!(self.problem, Problem::TooLong) {
-            return write!(f, "not a rate: expected {}", self.expected());
+        if matches!(self.problem, RateProblem::TooLong) {
+            return write!(f, "not a rate: {}", self.expected());
         }
         writeln!(f, "not a rate: {}", self.expected())?;
         writeln!(f, "  {}", self.text)?;
@@ -116,102 +131,115 @@ impl FromStr for Rate {
     fn from_str(text: &str) -> Result<Rate, ParseRateError> {
         if text.len() > MAX_TEXT_BYTES {
             let column = text[..text.floor_char_boundary(MAX_TEXT_BYTES)].chars().count();
-            return Err(ParseRateError { text: String::new(), column, problem: Problem::TooLong });
+            return Err(ParseRateError { text: String::new(), column, problem: RateProblem::TooLong });
         }
-        Reader { text, at: 0 }.rate().map_err(|(at, problem)| ParseRateError {
-            // Control characters would move the caret, or a terminal.
+        RateParser { text, offset: 0 }.rate().map_err(|(offset, problem)| ParseRateError {
+            // Control characters would displace the caret, or control the terminal.
             text: text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
-            column: text[..at].chars().count(),
+            column: text[..offset].chars().count(),
             problem,
         })
     }
 }
 
-/// The unit with which a length is shortest to write.
+/// Returns the largest unit that divides a length, with its milliseconds.
 pub(crate) fn largest_unit_dividing(ms: u64) -> (u64, &'static str) {
     const PRINTED: [(u64, &str); 6] = [(WEEK, "week"), (DAY, "day"), (H, "h"), (MIN, "min"), (S, "s"), (MS, "ms")];
     PRINTED.into_iter().find(|(size, _)| ms.is_multiple_of(*size)).unwrap_or((MS, "ms"))
 }
 
-type Failure = (usize, Problem);
+type ParseFailure = (usize, RateProblem);
 
-struct Reader<'a> {
+struct RateParser<'a> {
     text: &'a str,
-    at: usize,
+    offset: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn rate(mut self) -> Result<Rate, Failure> {
+impl<'a> RateParser<'a> {
+    fn rate(mut self) -> Result<Rate, ParseFailure> {
         self.spaces();
-        let count_at = self.at;
+        let count_offset = self.offset;
         let count = self.number()?;
         self.spaces();
         self.separator()?;
         self.spaces();
-        let period_at = self.at;
+        let period_offset = self.offset;
         let period = self.period()?;
         let rate = Rate::new(count, period).map_err(|error| match error {
-            RateError::Period => (period_at, Problem::Range(error)),
-            _ => (count_at, Problem::Range(error)),
+            RateError::Period => (period_offset, RateProblem::Range(error)),
+            _ => (count_offset, RateProblem::Range(error)),
         })?;
         self.spaces();
         if self.rest().is_empty() {
             return Ok(rate);
         }
         if !self.word("burst") {
-            return Err((self.at, Problem::BurstOrEnd));
+            return Err((self.offset, RateProblem::BurstOrEnd));
         }
         self.spaces();
-        let burst_at = self.at;
+        let burst_offset = self.offset;
         let burst = self.number()?;
         self.spaces();
         if !self.rest().is_empty() {
-            return Err((self.at, Problem::BurstOrEnd));
+            return Err((self.offset, RateProblem::BurstOrEnd));
         }
-        rate.with_burst(burst).map_err(|error| (burst_at, Problem::Range(error)))
+        rate.with_burst(burst).map_err(|error| (burst_offset, RateProblem::Range(error)))
     }
 
     fn rest(&self) -> &'a str {
-        &self.text[self.at..]
+        &self.text[self.offset..]
     }
 
     fn spaces(&mut self) {
-        self.at = self.text.len() - self.rest().trim_start_matches([' ', '\t']).len();
+        self.offset = self.text.len() - self.rest().trim_start_matches([' ', '\t']).len();
     }
 
-    /// Digits, perhaps grouped by underscores: `1_000`.
-    fn number(&mut self) -> Result<u64, Failure> {
-        let start = self.at;
+    /// Parses digits, optionally grouped by underscores: `1_000`.
+    fn number(&mut self) -> Result<u64, ParseFailure> {
+        let start = self.offset;
         let digits = self.rest().bytes().take_while(|b| b.is_ascii_digit() || *b == b'_').count();
         let text = &self.rest()[..digits];
         if !text.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err((start, Problem::Number));
+            return Err((start, RateProblem::Number));
         }
-        self.at += digits;
+        self.offset += digits;
         if self.rest().starts_with(['.', ',']) {
-            return Err((self.at, Problem::Fraction));
+            let is_grouped = self.rest().starts_with(',') && self.starts_group();
+            return Err((
+                self.offset,
+                if is_grouped { RateProblem::ThousandsSeparator } else { RateProblem::Fraction },
+            ));
+        }
+        if self.rest().starts_with([' ', '\'']) && self.starts_group() {
+            return Err((self.offset, RateProblem::ThousandsSeparator));
         }
         let mut value: u64 = 0;
         for digit in text.bytes().filter(u8::is_ascii_digit) {
             value = value
                 .checked_mul(10)
                 .and_then(|v| v.checked_add(u64::from(digit - b'0')))
-                .ok_or((start, Problem::NumberTooLarge))?;
+                .ok_or((start, RateProblem::NumberTooLarge))?;
         }
         Ok(value)
     }
 
-    fn separator(&mut self) -> Result<(), Failure> {
-        if self.rest().starts_with('/') {
-            self.at += 1;
-            return Ok(());
-        }
-        if self.word("per") { Ok(()) } else { Err((self.at, Problem::Separator)) }
+    /// Returns whether the next character separates exactly three digits from those before it, as in `1,000`.
+    fn starts_group(&self) -> bool {
+        let after = self.rest().bytes().skip(1);
+        after.take_while(u8::is_ascii_digit).count() == 3
     }
 
-    /// `s`, `30s`, `30 seconds`
-    fn period(&mut self) -> Result<Duration, Failure> {
-        let start = self.at;
+    fn separator(&mut self) -> Result<(), ParseFailure> {
+        if self.rest().starts_with('/') {
+            self.offset += 1;
+            return Ok(());
+        }
+        if self.word("per") { Ok(()) } else { Err((self.offset, RateProblem::Separator)) }
+    }
+
+    /// Parses a period: `s`, `30s`, `30 seconds`.
+    fn period(&mut self) -> Result<Duration, ParseFailure> {
+        let start = self.offset;
         let factor = if self.rest().starts_with(|c: char| c.is_ascii_digit()) { self.number()? } else { 1 };
         self.spaces();
         let letters = self.rest().bytes().take_while(u8::is_ascii_alphabetic).count();
@@ -220,20 +248,20 @@ impl<'a> Reader<'a> {
             .iter()
             .find(|(word, _)| word.eq_ignore_ascii_case(name))
             .map(|(_, ms)| *ms)
-            .ok_or(if name.eq_ignore_ascii_case("m") { Problem::AmbiguousM } else { Problem::Unit })
-            .map_err(|problem| (self.at, problem))?;
-        self.at += letters;
-        let ms = factor.checked_mul(unit_ms).ok_or((start, Problem::Range(RateError::Period)))?;
+            .ok_or(if name.eq_ignore_ascii_case("m") { RateProblem::AmbiguousM } else { RateProblem::Unit })
+            .map_err(|problem| (self.offset, problem))?;
+        self.offset += letters;
+        let ms = factor.checked_mul(unit_ms).ok_or((start, RateProblem::Range(RateError::Period)))?;
         Ok(Duration::from_millis(ms))
     }
 
-    /// Takes a whole word, in any case, if it is next.
+    /// Consumes a whole word, in any letter case, if it is next.
     fn word(&mut self, word: &str) -> bool {
         let rest = self.rest();
         let found = rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
             && !rest[word.len()..].starts_with(|c: char| c.is_ascii_alphabetic());
         if found {
-            self.at += word.len();
+            self.offset += word.len();
         }
         found
     }
@@ -252,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_as_people_say_them() {
+    fn rates_parse_in_all_notations_and_print_back() {
         for (text, count, period_ms, burst) in [
             ("100/s", 100, S, None),
             ("5/min", 5, MIN, None),
@@ -269,12 +297,12 @@ mod tests {
         ] {
             let parsed = rate(text);
             assert_eq!((parsed.count(), parsed.period_ns(), parsed.burst()), (count, period_ms * 1_000_000, burst));
-            assert_eq!(rate(&parsed.to_string()), parsed, "{parsed} reads back");
+            assert_eq!(rate(&parsed.to_string()), parsed, "{parsed} parses back");
         }
     }
 
     #[test]
-    fn errors_point_at_the_character() {
+    fn errors_report_the_column_and_what_was_expected() {
         for (text, column, expected) in [
             ("", 0, "whole number"),
             ("/s", 0, "whole number"),
@@ -282,6 +310,11 @@ mod tests {
             ("NaN/s", 0, "whole number"),
             ("∞/s", 0, "whole number"),
             ("1.5/s", 1, "3 per 2s"),
+            ("1,5/s", 1, "3 per 2s"),
+            ("1,000/s", 1, "without thousands separators"),
+            ("1,000,000/day", 1, "without thousands separators"),
+            ("10 000/s", 2, "without thousands separators"),
+            ("1'000/s", 1, "without thousands separators"),
             ("1e9/s", 1, "`/` or `per`"),
             ("100", 3, "`/` or `per`"),
             ("100 pers", 4, "`/` or `per`"),
@@ -309,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_under_the_character() {
+    fn error_text_has_a_caret_under_the_wrong_character() {
         assert_eq!(
             error("5/fortnight").to_string(),
             "not a rate: expected a unit: ms, s, min, h, day, week, month or year\n  5/fortnight\n    ^"
@@ -317,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_lengths_are_refused_unread() {
+    fn overlong_texts_are_rejected_with_a_short_error() {
         let text = "9".repeat(10_000_000);
         assert!(error(&text).to_string().len() < 200);
         assert_eq!(error(&text).column(), MAX_TEXT_BYTES);

@@ -1,6 +1,6 @@
-//! Algorithms that count what passed in a span of time.
+//! Algorithms that count the admitted cost in a span of time.
 
 pub(crate) mod fixed_window;
-mod owed;
 pub(crate) mod sliding_counter;
 pub(crate) mod sliding_log;
+mod usage;

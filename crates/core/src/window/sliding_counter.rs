@@ -1,15 +1,14 @@
 use crate::algorithm::{Algorithm, Charged};
-use crate::decision::{Decision, Verdict};
+use crate::decision::{ChargeVerdict, Decision};
 use crate::quota::{AlgorithmKind, Quota};
 use crate::tick::Tick;
-use crate::window::owed::Owed;
+use crate::window::usage::WindowUsage;
 
-/// Two counters that imitate a sliding window: the previous window counts by
-/// the part of it that is still in sight.
+/// A sliding window counter: two counters that approximate a sliding window. The previous window is weighed by the part
+/// of it that overlaps the sliding window.
 ///
-/// In any trailing window at most `2 limit - 1` can pass, and that only where
-/// traffic is bunched at the edges; ordinary traffic comes within a few percent
-/// of the exact log.
+/// In any trailing window at most `2 limit - 1` can pass, and only if traffic is bunched at the edges. Ordinary traffic
+/// is within a few percent of the exact log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingCounter {
     limit: u64,
@@ -17,46 +16,46 @@ pub struct SlidingCounter {
     max_debt: u64,
 }
 
-/// One key's two counts.
+/// The two counts of one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterState {
-    /// When the current window began.
+    /// The start of the current window.
     pub start: u64,
-    /// How long a window lasts; 0 if there never was one.
+    /// The length of a window; 0 in the state of an unused key.
     pub window: u64,
-    /// What was charged in the window before.
+    /// The amount charged in the previous window.
     pub previous: u64,
-    /// What was charged in the current one.
+    /// The amount charged in the current window.
     pub current: u64,
-    /// What is owed beyond it, and charged to later windows. Where there is any, `current` is the whole limit.
+    /// The debt beyond `current`, which later windows pay. If it is not 0, `current` is the whole limit.
     pub debt: u64,
 }
 
 impl CounterState {
-    /// Moved on to the window of its own length that contains `now`.
+    /// Returns the state advanced to the window, of its own length, that contains `now`.
     fn rotated(self, now: u64) -> CounterState {
         let window = self.window;
-        let begun = now - now % window;
-        // A window that has not begun yet stays in force: the clock went back.
-        // It is never further away than the next boundary.
-        let start = self.start.min(begun.saturating_add(window));
-        if start >= begun {
+        let window_start = now - now % window;
+        // A window that has not started yet stays active: the clock went back. Its start is capped at the next
+        // boundary.
+        let start = self.start.min(window_start.saturating_add(window));
+        if start >= window_start {
             return CounterState { start, ..self };
         }
-        let (previous, owed) = self.owed().later((begun - start) / window);
-        CounterState { start: begun, window, previous, current: owed.used, debt: owed.debt }
+        let (previous, usage) = self.usage().after_windows((window_start - start) / window);
+        CounterState { start: window_start, window, previous, current: usage.used, debt: usage.debt }
     }
 
-    fn owed(&self) -> Owed {
-        Owed { used: self.current, debt: self.debt }
+    fn usage(&self) -> WindowUsage {
+        WindowUsage { used: self.current, debt: self.debt }
     }
 
-    fn with(self, owed: Owed) -> CounterState {
-        CounterState { current: owed.used, debt: owed.debt, ..self }
+    fn with_usage(self, usage: WindowUsage) -> CounterState {
+        CounterState { current: usage.used, debt: usage.debt, ..self }
     }
 
-    /// What is used at `now`, rounded up, by the windows that it was counted in
-    /// or that pay for it. What is owed beyond that is not among it.
+    /// Returns the amount used at `now`, rounded up, in the windows that counted it or that pay its debt. The remaining
+    /// debt is not included.
     #[must_use]
     pub fn used_at(&self, now: u64) -> u64 {
         if self.window == 0 {
@@ -66,15 +65,15 @@ impl CounterState {
         used.weight(now).div_ceil(u128::from(self.window)).min(u128::from(u64::MAX)) as u64
     }
 
-    /// How far `now` is into the current window; 0 if the clock is before it.
+    /// Returns the offset of `now` in the current window; 0 if the clock is before its start.
     fn offset(&self, now: u64) -> u64 {
         now.saturating_sub(self.start)
     }
 
-    /// What counts at `now`, in units of `1/window`.
+    /// Returns the weighed usage at `now`, in units of `1/window`.
     fn weight(&self, now: u64) -> u128 {
         let overlap = self.window - self.offset(now);
-        u128::from(self.previous) * u128::from(overlap) + u128::from(self.owed().all()) * u128::from(self.window)
+        u128::from(self.previous) * u128::from(overlap) + u128::from(self.usage().total()) * u128::from(self.window)
     }
 }
 
@@ -86,7 +85,7 @@ impl SlidingCounter {
         (quota.kind() == AlgorithmKind::SlidingWindowCounter).then_some(SlidingCounter { limit, window, max_debt })
     }
 
-    /// The state as it counts at `now`, in windows of this quota's length.
+    /// Returns the state at `now`, in windows of this quota's length.
     fn view(&self, state: &CounterState, now: u64) -> CounterState {
         let start = now - now % self.window;
         let fresh = CounterState { start, window: self.window, previous: 0, current: 0, debt: 0 };
@@ -94,53 +93,54 @@ impl SlidingCounter {
             return fresh;
         }
         let rotated = state.rotated(now);
-        let under_own = |owed: Owed| owed.under(self.limit, self.max_debt);
+        let to_own = |usage: WindowUsage| usage.converted_to(self.limit, self.max_debt);
         if state.window != self.window {
             let used = state.used_at(now).min(self.limit);
-            return fresh.with(under_own(Owed { used, debt: rotated.debt }));
+            return fresh.with_usage(to_own(WindowUsage { used, debt: rotated.debt }));
         }
-        CounterState { previous: rotated.previous.min(self.limit), ..rotated }.with(under_own(rotated.owed()))
+        CounterState { previous: rotated.previous.min(self.limit), ..rotated }.with_usage(to_own(rotated.usage()))
     }
 
-    /// Room for more, in units of `1/window`.
+    /// Returns the available capacity, in units of `1/window`.
     fn room(&self, view: &CounterState, now: u64) -> u128 {
         (u128::from(self.limit) * u128::from(self.window)).saturating_sub(view.weight(now))
     }
 
-    fn verdict(&self, view: &CounterState, now: u64, cost: u64) -> Verdict {
+    fn verdict(&self, view: &CounterState, now: u64, cost: u64) -> ChargeVerdict {
         if cost > self.limit {
-            Verdict::Impossible
+            ChargeVerdict::Impossible
         } else if u128::from(cost) * u128::from(self.window) <= self.room(view, now) {
-            Verdict::Allowed { delay: 0 }
+            ChargeVerdict::Allowed { delay: 0 }
         } else {
-            Verdict::Refused { retry_after: Some(self.retry_after(view, now, cost)) }
+            ChargeVerdict::Refused { retry_after: Some(self.retry_after(view, now, cost)) }
         }
     }
 
-    /// The first time at which the weighed counts leave room for `cost ≤ limit`, which they do not now.
+    /// Returns the time until the weighed counts leave capacity for `cost ≤ limit`, which does not fit now.
     fn retry_after(&self, view: &CounterState, now: u64, cost: u64) -> u64 {
         let (window, offset) = (self.window, view.offset(now));
         let until_start = view.start.saturating_sub(now);
-        // Where a count of `c` is weighed down to `room`: the last `room/c` of a window.
+        // A count of `c` weighs at most `room` in the last `room/c` of a window.
         let last_part = |room: u64, c: u64| (u128::from(room) * u128::from(window)).checked_div(u128::from(c));
-        // The first window in which it fits beside what that window has to pay, and what fades there.
-        let windows = (view.owed().all() + cost).saturating_sub(self.limit).div_ceil(self.limit);
-        let (before, owed) = view.owed().later(windows);
+        // The first window in which the cost fits beside the debt that this window pays, and the previous count that
+        // fades during it.
+        let windows = (view.usage().total() + cost).saturating_sub(self.limit).div_ceil(self.limit);
+        let (before, usage) = view.usage().after_windows(windows);
         let previous = if windows == 0 { view.previous } else { before };
-        // Where nothing fades it fits from the start.
-        let fits_for = last_part(self.limit - owed.used - cost, previous).unwrap_or(u128::MAX);
+        // If nothing fades, the cost fits from the start of the window.
+        let fits_for = last_part(self.limit - usage.used - cost, previous).unwrap_or(u128::MAX);
         let fading = window - fits_for.min(u128::from(window)) as u64;
         until_start.saturating_add((windows.saturating_mul(window) + fading).saturating_sub(offset))
     }
 
-    fn answer(&self, view: &CounterState, now: u64, verdict: Verdict) -> Decision {
+    fn decision(&self, view: &CounterState, now: u64, verdict: ChargeVerdict) -> Decision {
         let remaining = (self.room(view, now) / u128::from(self.window)) as u64;
         Decision {
             verdict,
             limit: self.limit,
             remaining,
             next_after: if remaining >= self.limit { 0 } else { self.retry_after(view, now, remaining + 1) },
-            reset_after: self.untouched_at(view).saturating_sub(now),
+            reset_after: self.expires_at(view).saturating_sub(now),
         }
     }
 }
@@ -148,28 +148,28 @@ impl SlidingCounter {
 impl Algorithm for SlidingCounter {
     type State = CounterState;
 
-    fn look(&self, state: &CounterState, now: u64, cost: u64) -> Decision {
+    fn peek(&self, state: &CounterState, now: u64, cost: u64) -> Decision {
         let mut view = self.view(state, now);
-        let verdict = if cost == 0 { Verdict::Allowed { delay: 0 } } else { self.verdict(&view, now, cost) };
-        if matches!(verdict, Verdict::Allowed { .. }) {
+        let verdict = if cost == 0 { ChargeVerdict::Allowed { delay: 0 } } else { self.verdict(&view, now, cost) };
+        if matches!(verdict, ChargeVerdict::Allowed { .. }) {
             view.current += cost;
         }
-        self.answer(&view, now, verdict)
+        self.decision(&view, now, verdict)
     }
 
     fn check(&self, state: &mut CounterState, now: u64, cost: u64) -> Decision {
         if cost == 0 {
-            return self.look(state, now, 0);
+            return self.peek(state, now, 0);
         }
         let mut view = self.view(state, now);
         let verdict = self.verdict(&view, now, cost);
-        if matches!(verdict, Verdict::Allowed { .. }) {
+        if matches!(verdict, ChargeVerdict::Allowed { .. }) {
             view.current += cost;
         }
         if view.current > 0 || view.previous > 0 {
             *state = view;
         }
-        self.answer(&view, now, verdict)
+        self.decision(&view, now, verdict)
     }
 
     fn force(&self, state: &mut CounterState, now: u64, cost: u64) -> u64 {
@@ -185,15 +185,15 @@ impl Algorithm for SlidingCounter {
         let most = u128::from(self.limit + self.max_debt) * u128::from(self.window);
         let room = most.saturating_sub(view.weight(now)) / u128::from(self.window);
         let fits = u128::from(cost).min(room) as u64;
-        *state = view.with(Owed::of(view.owed().all() + fits, self.limit));
+        *state = view.with_usage(WindowUsage::from_total(view.usage().total() + fits, self.limit));
         cost - fits
     }
 
-    fn give_back(&self, state: &mut CounterState, now: u64, charged: &Charged, amount: u64) {
+    fn refund(&self, state: &mut CounterState, now: u64, charged: &Charged, amount: u64) {
         let mut view = self.view(state, now);
         let amount = amount.min(charged.cost);
         if view.start == charged.mark {
-            view = view.with(Owed::of(view.owed().all().saturating_sub(amount), self.limit));
+            view = view.with_usage(WindowUsage::from_total(view.usage().total().saturating_sub(amount), self.limit));
         } else if view.start.checked_sub(view.window) == Some(charged.mark) {
             view.previous = view.previous.saturating_sub(amount);
         } else {
@@ -205,10 +205,11 @@ impl Algorithm for SlidingCounter {
     fn credit(&self, state: &mut CounterState, now: u64, amount: u64) {
         let view = self.view(state, now);
         if view.current > 0 || view.previous > 0 {
-            // The newest is what is owed, and the oldest the previous window.
-            let all = view.owed().all();
-            let previous = view.previous.saturating_sub(amount.saturating_sub(all));
-            *state = CounterState { previous, ..view }.with(Owed::of(all.saturating_sub(amount), self.limit));
+            // The debt is the newest part of the usage, the previous window the oldest.
+            let total = view.usage().total();
+            let previous = view.previous.saturating_sub(amount.saturating_sub(total));
+            *state = CounterState { previous, ..view }
+                .with_usage(WindowUsage::from_total(total.saturating_sub(amount), self.limit));
         }
     }
 
@@ -216,8 +217,8 @@ impl Algorithm for SlidingCounter {
         Charged { at: now, cost, mark: state.start, part: 0 }
     }
 
-    fn untouched_at(&self, state: &CounterState) -> u64 {
-        let windows = match (state.owed().windows(), state.previous) {
+    fn expires_at(&self, state: &CounterState) -> u64 {
+        let windows = match (state.usage().windows_until_paid(), state.previous) {
             (0, 0) => return 0,
             (windows, _) => windows.saturating_add(1),
         };
@@ -231,7 +232,7 @@ impl Algorithm for SlidingCounter {
         }
     }
 
-    fn carried(&self, used: u64, now: u64) -> CounterState {
+    fn state_with_used(&self, used: u64, now: u64) -> CounterState {
         CounterState { current: used.min(self.limit), ..self.view(&CounterState::default(), now) }
     }
 }

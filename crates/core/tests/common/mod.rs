@@ -1,8 +1,8 @@
-//! What the property tests share: quotas and traces to try, and oracles to hold the answers against.
+//! Shared parts of the property tests: quotas, traces, and oracles to compare decisions with.
 //!
-//! The oracles tell each algorithm's story in the plainest way, with fractions
-//! of big integers or lists, and take nothing from the crate but its types.
-// Every test file is a crate of its own and uses a part of this.
+//! The oracles implement each algorithm in the simplest way, with fractions of big integers or lists, and use nothing
+//! of the crate but its types.
+// Every test file is a separate crate and uses a part of this.
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub(crate) mod oracles;
@@ -14,7 +14,7 @@ use tollgate_core::{
     Algorithm, AlgorithmKind, Bucket, Concurrency, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick,
 };
 
-/// So many cases; failures are kept, shrunk, in a file next to the test.
+/// Returns a configuration with this number of cases; failures are shrunk and stored in a file next to the test.
 pub(crate) fn cases(cases: u32) -> Config {
     let kept = FileFailurePersistence::WithSource("proptest-regressions");
     Config {
@@ -26,14 +26,14 @@ pub(crate) fn cases(cases: u32) -> Config {
     }
 }
 
-/// Something that holds for every algorithm.
+/// A property that holds for every algorithm.
 pub(crate) trait Property {
     fn holds<A: Algorithm>(&self, algorithm: &A) -> TestCaseResult
     where
         A::State: Clone + std::fmt::Debug + PartialEq;
 }
 
-/// Compiles `quota` for its algorithm and tries the property on it.
+/// Compiles `quota` for its algorithm and tests the property on it.
 pub(crate) fn for_algorithm_of(quota: &Quota, tick: Tick, property: &impl Property) -> TestCaseResult {
     match quota.kind() {
         AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {

@@ -1,14 +1,14 @@
-//! Each algorithm's story, told plainly.
+//! Simple reference implementations of the algorithms.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
-use tollgate_core::{Decision, Quota, Tick, Verdict};
+use tollgate_core::{ChargeVerdict, Decision, Quota, Tick};
 
 pub(crate) fn whole(n: u64) -> BigRational {
     BigRational::from_integer(BigInt::from(n))
 }
 
-/// A fraction that a test knows to fit.
+/// Converts a fraction that is known to fit.
 pub(crate) fn to_u64(n: &BigRational) -> u64 {
     assert!(n.is_integer(), "{n} is not whole");
     u64::try_from(n.to_integer()).unwrap()
@@ -18,12 +18,12 @@ fn not_negative(n: BigRational) -> BigRational {
     n.max(whole(0))
 }
 
-/// Tokens drip into a bucket and are taken out of it. Those promised ahead make its level negative.
+/// Tokens refill a bucket and are taken out of it. Reservations make its level negative.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenBucket {
     pub(crate) tokens_per_tick: BigRational,
     pub(crate) burst: BigRational,
-    /// The longest that anybody may be told to wait, in ticks.
+    /// The longest wait, in ticks.
     pub(crate) ahead: BigRational,
     pub(crate) level: BigRational,
     pub(crate) at: u64,
@@ -46,25 +46,25 @@ impl TokenBucket {
         self.at = now;
     }
 
-    /// For a caller that would wait `patience`.
-    pub(crate) fn request(&mut self, now: u64, cost: u64, patience: u64) -> Decision {
+    /// Requests tokens for a caller that can wait `max_wait`.
+    pub(crate) fn request(&mut self, now: u64, cost: u64, max_wait: u64) -> Decision {
         self.advance(now);
         let delay = not_negative(whole(cost) - &self.level) / &self.tokens_per_tick;
-        let longest = whole(patience).min(self.ahead.clone());
+        let longest = whole(max_wait).min(self.ahead.clone());
         let verdict = if cost == 0 {
-            Verdict::Allowed { delay: 0 }
+            ChargeVerdict::Allowed { delay: 0 }
         } else if whole(cost) > self.burst {
-            Verdict::Impossible
+            ChargeVerdict::Impossible
         } else if delay <= longest {
             self.level -= whole(cost);
-            Verdict::Allowed { delay: to_u64(&delay.ceil()) }
+            ChargeVerdict::Allowed { delay: to_u64(&delay.ceil()) }
         } else {
-            Verdict::Refused { retry_after: Some(to_u64(&(delay - longest).ceil())) }
+            ChargeVerdict::Refused { retry_after: Some(to_u64(&(delay - longest).ceil())) }
         };
         self.answer(verdict)
     }
 
-    fn answer(&self, verdict: Verdict) -> Decision {
+    fn answer(&self, verdict: ChargeVerdict) -> Decision {
         let remaining = not_negative(self.level.floor());
         let next = if remaining == self.burst { whole(0) } else { &remaining + whole(1) - &self.level };
         Decision {
@@ -76,8 +76,8 @@ impl TokenBucket {
         }
     }
 
-    /// Another bucket takes over: used tokens carry over, rounded up, no more than it could owe itself.
-    pub(crate) fn hand_over(&self, next: &TokenBucket, now: u64) -> TokenBucket {
+    /// Another bucket takes over: used tokens are carried over, rounded up, capped at what it can hold.
+    pub(crate) fn taken_over_by(&self, next: &TokenBucket, now: u64) -> TokenBucket {
         let mut old = self.clone();
         old.advance(now);
         let used = (&old.burst - &old.level).ceil();
@@ -86,13 +86,13 @@ impl TokenBucket {
     }
 }
 
-/// Units stand in line for slots one token apart.
+/// Units queue for slots that are one token apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) token: BigRational,
     places: u64,
     longest: Option<BigRational>,
-    /// The slots given away, oldest first.
+    /// The granted slots, oldest first.
     pub(crate) slots: Vec<BigRational>,
 }
 
@@ -112,13 +112,13 @@ impl Line {
     }
 
     fn may_take(&self, slot: &BigRational, now: u64) -> bool {
-        // A unit has its place until the next one can depart.
+        // A unit keeps its position until the next one can depart.
         let taken = self.slots.iter().filter(|slot| *slot + &self.token > whole(now)).count() as u64;
         let wait = slot - whole(now);
         taken < self.places && self.longest.as_ref().is_none_or(|longest| wait <= *longest)
     }
 
-    /// Whether so many units can all join now; the slot of the first.
+    /// Whether this number of units can all join now; returns the slot of the first.
     fn join(&self, now: u64, units: u64) -> Option<Line> {
         let mut line = self.clone();
         for _ in 0..units {
@@ -131,7 +131,7 @@ impl Line {
         Some(line)
     }
 
-    /// How many single units could still join.
+    /// Returns how many single units could still join.
     pub(crate) fn remaining(&self, now: u64) -> u64 {
         let mut line = self.clone();
         let mut units = 0;
@@ -159,25 +159,25 @@ impl Line {
     }
 }
 
-/// Every charge ever made, as (time, cost).
+/// All charges, as (time, cost).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Charges(pub(crate) Vec<(u64, u64)>);
 
 impl Charges {
-    /// What was charged from `from` on, before `to`.
+    /// Returns the sum of charges from `from` on, before `to`.
     fn within(&self, from: u128, to: u128) -> u128 {
         let inside = self.0.iter().filter(|(at, _)| (from..to).contains(&u128::from(*at)));
         inside.map(|(_, cost)| u128::from(*cost)).sum()
     }
 
-    /// What counts at `now` against a fixed window.
+    /// Returns the usage of a fixed window at `now`.
     pub(crate) fn in_window(&self, now: u64, window: u64) -> BigRational {
         let index = u128::from(now / window);
         let window = u128::from(window);
         BigRational::from_integer(BigInt::from(self.within(index * window, (index + 1) * window)))
     }
 
-    /// What counts at `now` in two windows of which the previous one slides out.
+    /// Returns the usage at `now` of two windows, of which the previous one slides out.
     pub(crate) fn in_two_windows(&self, now: u64, window: u64) -> BigRational {
         let (index, into) = (now / window, now % window);
         let start = u128::from(index) * u128::from(window);
@@ -188,7 +188,7 @@ impl Charges {
             + BigRational::from_integer(BigInt::from(self.within(start, end)))
     }
 
-    /// What counts at `now` in the window that ends with it.
+    /// Returns the usage at `now` of the window that ends there.
     pub(crate) fn in_trailing(&self, now: u64, window: u64) -> BigRational {
         let end = u128::from(now) + 1;
         BigRational::from_integer(BigInt::from(self.within(end.saturating_sub(u128::from(window)), end)))

@@ -1,4 +1,4 @@
-//! Rates and quotas from the slowest to the fastest.
+//! Generates rates and quotas from the slowest to the fastest.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const DAY_MS: u64 = 86_400_000;
 /// A quota whose token takes a fraction of ticks with a larger denominator is only approximated.
 pub(crate) const EXACT_UP_TO: u64 = 1 << 20;
 
-/// Spread evenly over the orders of magnitude of `1..=max`.
+/// Generates numbers spread evenly over the orders of magnitude of `1..=max`.
 pub(crate) fn any_magnitude(max: u64) -> impl Strategy<Value = u64> + Clone {
     (0..=max.ilog2(), any::<u64>()).prop_map(move |(bits, noise)| ((1 << bits) | (noise & ((1 << bits) - 1))).min(max))
 }
@@ -52,12 +52,12 @@ pub(crate) fn any_rate_with_burst() -> impl Strategy<Value = Rate> + Clone {
     })
 }
 
-/// A number and its halves down to 1, for the largest that is not too large.
+/// A number and its halves down to 1, to find the largest that is not too large.
 fn halving(n: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(n), |n| (*n > 1).then_some(n / 2))
 }
 
-/// The denominator of the ticks that one token takes.
+/// Returns the denominator of the ticks that one token takes.
 pub(crate) fn token_denominator(quota: &Quota, tick: Tick) -> u64 {
     let (mut a, mut b) = (quota.period_ns() / tick.ns(), quota.amount());
     while b > 0 {
@@ -71,7 +71,7 @@ pub(crate) fn any_bucket() -> impl Strategy<Value = Quota> + Clone {
         .prop_map(|(rate, leaks)| if leaks { Quota::leaky_bucket(rate) } else { Quota::token_bucket(rate) }.unwrap())
 }
 
-/// Token buckets that promise ahead: from a fraction of a token to as far as can be.
+/// Token buckets with reservations: from a fraction of a token to the longest possible.
 pub(crate) fn any_reserving_bucket() -> impl Strategy<Value = Quota> + Clone {
     (any_bucket(), any_magnitude(MAX_SPAN_NS)).prop_filter_map("some time is left", |(quota, ahead)| {
         halving(ahead).find_map(|ahead| quota.with_reservations(Duration::from_nanos(ahead)).ok())
@@ -108,7 +108,7 @@ pub(crate) fn any_concurrency() -> impl Strategy<Value = Quota> + Clone {
         .prop_map(|(permits, lease)| Quota::concurrency(permits, lease.map(Duration::from_nanos)).unwrap())
 }
 
-/// A quota whose answers tell when to come again: every algorithm but concurrency.
+/// A quota whose refusals have a retry time: every algorithm but concurrency.
 pub(crate) fn any_timed_quota() -> impl Strategy<Value = Quota> + Clone {
     prop_oneof![any_bucket(), any_reserving_bucket(), any_queue(), any_fixed_window(), any_counter(), any_log()]
 }
@@ -117,8 +117,8 @@ pub(crate) fn any_quota() -> impl Strategy<Value = Quota> + Clone {
     prop_oneof![6 => any_timed_quota(), 1 => any_concurrency()]
 }
 
-/// Quotas of a millisecond or two, in microseconds, that owe a little or a lot.
-pub(crate) fn any_small_owing_quota() -> impl Strategy<Value = Quota> + Clone {
+/// Quotas of a millisecond or two, in microseconds, with small and large debts.
+pub(crate) fn any_small_quota_with_debt() -> impl Strategy<Value = Quota> + Clone {
     let kinds = prop_oneof![
         Just(Quota::token_bucket as fn(Rate) -> Result<Quota, QuotaError>),
         Just(Quota::fixed_window as fn(Rate) -> Result<Quota, QuotaError>),

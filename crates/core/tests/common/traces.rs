@@ -1,26 +1,26 @@
-//! Sequences of requests whose times and costs lie where decisions change.
+//! Generates sequences of requests whose times and costs are where decisions change.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tollgate_core::{Decision, MAX_AMOUNT, Quota, Tick};
 
-/// The time since the request before.
+/// The time since the previous request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Ticks(u64),
-    /// Percent of what one token takes.
+    /// A percentage of the time of one token.
     OfToken(u64),
-    /// Percent of what the whole limit takes.
+    /// A percentage of the time of the whole limit.
     OfPeriod(u64),
-    /// As long as the last refusal said, so many ticks more or less.
-    AsTold(i64),
+    /// The retry time of the last refusal, plus or minus a number of ticks.
+    RetryTime(i64),
 }
 
-/// What a request costs.
+/// The cost of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cost {
     Units(u64),
-    /// Percent of the limit, rounded up.
+    /// A percentage of the limit, rounded up.
     OfLimit(u64),
     AboveLimit(u64),
 }
@@ -30,7 +30,7 @@ pub(crate) fn any_step() -> impl Strategy<Value = Step> + Clone {
         2 => (0_u64..4).prop_map(Step::Ticks),
         3 => (0_u64..300).prop_map(Step::OfToken),
         3 => (0_u64..130).prop_map(Step::OfPeriod),
-        2 => (-1_i64..=1).prop_map(Step::AsTold),
+        2 => (-1_i64..=1).prop_map(Step::RetryTime),
     ]
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn any_start(tick: Tick) -> impl Strategy<Value = u64> + Clone {
     ((1_u64 << 60) / tick.ns()..(2_u64 << 60) / tick.ns()).prop_map(|start| start)
 }
 
-/// Turns steps and costs into numbers under one quota.
+/// Converts steps and costs to numbers under one quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     token: u128,
@@ -63,7 +63,7 @@ impl Scale {
     pub(crate) fn new(quota: &Quota, tick: Tick, limit: u64) -> Scale {
         let period = u128::from(quota.period_ns() / tick.ns());
         let token = (period / u128::from(quota.amount())).max(1);
-        // For a bucket, what counts as the period is what its limit takes to come back.
+        // For a bucket, the period is the time in which its limit refills.
         let period = if quota.burst() > 0 { period * u128::from(limit) / u128::from(quota.amount()) } else { period };
         Scale { token, period, limit }
     }
@@ -74,9 +74,9 @@ impl Scale {
             Step::Ticks(ticks) => u128::from(ticks),
             Step::OfToken(percent) => self.token * u128::from(percent) / 100,
             Step::OfPeriod(percent) => self.period * u128::from(percent) / 100,
-            Step::AsTold(more) => {
-                let told = last.and_then(|decision| decision.retry_after()).unwrap_or(0);
-                u128::from(told.saturating_add_signed(more))
+            Step::RetryTime(more) => {
+                let retry_after = last.and_then(|decision| decision.retry_after()).unwrap_or(0);
+                u128::from(retry_after.saturating_add_signed(more))
             }
         };
         ticks.min(1 << 60) as u64

@@ -1,20 +1,19 @@
-//! The short names of everything that can be said about a policy.
+//! The codes of all errors and warnings about a policy.
 //!
-//! Each is a heading in `docs/policy-messages.md`, and each has a file among
-//! the fixtures that draws it; a test compares the three.
+//! Each code has a heading in `docs/policy-messages.md` and a fixture that causes it. A test compares the three.
 
 macro_rules! codes {
     ($(#[$about:meta])* $list:ident { $($name:ident = $code:literal,)* }) => {
-        $(#[allow(dead_code, reason = "some are of files only")] pub(crate) const $name: &str = $code;)*
+        $(#[allow(dead_code, reason = "some are used by the YAML reader only")] pub(crate) const $name: &str = $code;)*
         $(#[$about])*
         pub const $list: &[&str] = &[$($code),*];
     };
 }
 
 codes! {
-    /// The codes of errors: a policy with one of them is refused.
+    /// The codes of errors. A policy with an error is not loaded.
     ERROR_CODES {
-        // Of the file as YAML.
+        // The file as YAML.
         SYNTAX = "syntax",
         FILE_TOO_LARGE = "file-too-large",
         TOO_DEEP = "too-deep",
@@ -25,7 +24,7 @@ codes! {
         MERGE_KEY = "merge-key",
         TAG = "tag",
         BAD_KEY = "bad-key",
-        // Of its members, one by one.
+        // Single members.
         UNKNOWN_MEMBER = "unknown-member",
         MISSING_MEMBER = "missing-member",
         MISPLACED_MEMBER = "misplaced-member",
@@ -44,14 +43,18 @@ codes! {
         UNREADABLE_FILE = "unreadable-file",
         BAD_TIER_FILE = "bad-tier-file",
         BAD_JWKS = "bad-jwks",
+        BAD_PUBLIC_KEY = "bad-public-key",
+        BAD_CERTIFICATE = "bad-certificate",
         MISSING_SECRET = "missing-secret",
         SECRET_IN_FILE = "secret-in-file",
-        // Of what it says; these a policy that was built in a program can have too.
+        // The policy as a whole. A policy from the builder can have these too.
         BAD_NAME = "bad-name",
         RESERVED_NAME = "reserved-name",
         DUPLICATE_NAME = "duplicate-name",
         UNKNOWN_IDENTITY = "unknown-identity",
         UNKNOWN_RULE = "unknown-rule",
+        UNKNOWN_WARNING = "unknown-warning",
+        UNKNOWN_BUDGET = "unknown-budget",
         CIRCULAR_FIRST = "circular-first",
         CIRCULAR_TIER = "circular-tier",
         VALUE_WITHOUT_IDENTITY = "value-without-identity",
@@ -75,7 +78,7 @@ codes! {
 }
 
 codes! {
-    /// The codes of warnings: legal, but likely not what was meant.
+    /// The codes of warnings. A policy with warnings is loaded.
     WARNING_CODES {
         NO_RULES = "no-rules",
         ONLY_SHADOW = "only-shadow",
@@ -92,7 +95,6 @@ codes! {
         LARGE_LOG = "large-log",
         QUEUE_LONGER_THAN_WAIT = "queue-longer-than-wait",
         WARNS_ABOVE_LIMIT = "warns-above-limit",
-        CONCURRENCY_ELSEWHERE = "concurrency-elsewhere",
         UNUSED_TIER = "unused-tier",
         UNTRUSTED_IDENTITY = "untrusted-identity",
         UNTRUSTED_TIER = "untrusted-tier",
@@ -106,5 +108,19 @@ codes! {
         MISSING_PASSWORD = "missing-password",
         SHORT_JWT_SECRET = "short-jwt-secret",
         SECRET_WITHOUT_KEY = "secret-without-key",
+        UNUSED_ACCEPT = "unused-accept",
+        UNUSED_BUDGET = "unused-budget",
     }
 }
+
+codes! {
+    /// The codes of notes: facts about a valid policy.
+    NOTE_CODES {
+        CONCURRENCY_ELSEWHERE = "concurrency-elsewhere",
+        STAYS_EXACT = "stays-exact",
+        LEASED_IN_MEMORY = "leased-in-memory",
+    }
+}
+
+/// The codes of errors and warnings about secrets that are notes where secrets may be missing, as in `tollgate validate`.
+pub const SECRET_CODES: &[&str] = &[MISSING_SECRET, MISSING_PASSWORD];

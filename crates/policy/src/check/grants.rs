@@ -1,12 +1,13 @@
-//! How much rules grant, what requests cost, and the largest cost that can ever pass.
+//! Checks grants and costs, and computes the largest cost that can ever pass.
 
 use std::collections::HashSet;
 
 use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, MAX_AMOUNT, Quota, Tick};
 
 use super::words::all_of;
-use super::{Reporter, codes, members, quoted};
-use crate::model::{Allowance, Cost, CostSource, Grant, Policy, Rule};
+use super::{Reporter, codes, members, quoted, syntax};
+use crate::compiled::PathPattern;
+use crate::model::{Allowance, Cost, CostSource, Grant, Paths, Policy, Rule, TIER};
 
 pub(super) fn check(rule: &Rule, policy: &Policy, here: &mut Reporter<'_>) {
     let mut limit = here.member(member_of(&rule.allowance));
@@ -17,7 +18,7 @@ pub(super) fn check(rule: &Rule, policy: &Policy, here: &mut Reporter<'_>) {
     }
 }
 
-/// The member in which the grants of a rule are written down.
+/// Returns the member that sets the grants of a rule.
 pub(super) fn member_of(allowance: &Allowance) -> &'static str {
     let is_concurrency = allowance.quotas().any(|quota| quota.kind() == AlgorithmKind::Concurrency);
     match allowance {
@@ -28,7 +29,7 @@ pub(super) fn member_of(allowance: &Allowance) -> &'static str {
     }
 }
 
-/// Calls `visit` with each grant of a rule, where it is written down, and whose it is in words.
+/// Calls `visit` with each grant of a rule, a reporter for its path, and its name in messages.
 pub(super) fn each(rule: &Rule, here: &mut Reporter<'_>, mut visit: impl FnMut(&Grant, &mut Reporter<'_>, &str)) {
     let mut limit = here.member(member_of(&rule.allowance));
     for (tier, grant) in rule.allowance.grants() {
@@ -42,15 +43,15 @@ pub(super) fn each(rule: &Rule, here: &mut Reporter<'_>, mut visit: impl FnMut(&
     }
 }
 
-/// One grant by itself.
+/// Checks one grant.
 pub(super) fn grant(grant: &Grant, here: &mut Reporter<'_>) {
     let Grant::Limited(quotas) = grant else { return };
     here.not_empty(quotas, "rate");
     let mut periods = HashSet::new();
     for (at, quota) in quotas.iter().enumerate() {
         if !periods.insert((quota.period_ns(), quota.kind() == AlgorithmKind::Concurrency)) {
-            let message = "two limits of the same period hold at once, so only the smaller one counts";
-            let hint = "keep one of the two, or give one another period";
+            let message = "two limits have the same period, so only the smaller one has an effect";
+            let hint = "keep one of the two, or change the period of one";
             here.item(at).add(codes::EQUAL_PERIODS, message, hint);
         }
     }
@@ -64,25 +65,34 @@ fn tiers(tiers: &[(String, Grant)], policy: &Policy, here: &mut Reporter<'_>) {
         here.text(name, "a tier");
         grant(own, &mut here);
         if !known.insert(name.as_str()) {
-            here.add(codes::DUPLICATE_NAME, format!("the tier {} is there twice", quoted(name)), "keep one of the two");
+            here.add(
+                codes::DUPLICATE_NAME,
+                format!("the tier {} is listed twice", quoted(name)),
+                "keep one of the two",
+            );
         }
     }
     let Some(tier) = &policy.tier else {
-        let hint =
-            "say under `identity:` where a client's tier comes from, as in `tier: { header: X-Tier, default: free }`";
-        let message = "a limit by tier needs to know the client's tier, and there is no identity `tier`";
+        // Another check reports `tier` as a declared identity.
+        if policy.identities.iter().any(|identity| identity.name == TIER) {
+            return;
+        }
+        let hint = "declare the tier under `identity:`, as in `tier: { header: X-Tier, default: free }`";
+        let message = "limits by tier need the identity `tier`, which is not declared";
         return here.add(codes::TIERS_WITHOUT_TIER, message, hint);
     };
     if !known.contains(tier.default.as_str()) && !tiers.is_empty() {
         let default = quoted(&tier.default);
-        let message = format!("the default tier {default} is missing here, so most clients would have no limit");
+        let message = format!(
+            "the default tier {default} is missing: clients whose tier is absent or unknown would have no limit"
+        );
         let there = all_of(tiers.iter().take(10).map(|(name, _)| name.as_str()));
-        let hint = format!("add {default} beside {there}; `unlimited` is a limit too");
+        let hint = format!("add a limit for {default}, which may be `unlimited`; found {there}");
         here.add(codes::DEFAULT_TIER_MISSING, message, hint);
     }
 }
 
-/// A rule that denies counts nothing.
+/// Reports members that cannot be combined with `deny`: a rule that denies has no counter.
 fn beside_deny(rule: &Rule, here: &mut Reporter<'_>) {
     let members = [
         ("key", !rule.key.is_empty()),
@@ -90,6 +100,7 @@ fn beside_deny(rule: &Rule, here: &mut Reporter<'_>) {
         ("on_limit", rule.on_limit.is_some()),
         ("overrides", !rule.overrides.is_empty()),
         ("on_failure", rule.on_failure.is_some()),
+        ("consistency", rule.consistency.is_some()),
     ];
     for (member, _) in members.into_iter().filter(|(_, is_there)| *is_there) {
         let (message, hint) = members::beside_deny(member);
@@ -97,7 +108,7 @@ fn beside_deny(rule: &Rule, here: &mut Reporter<'_>) {
     }
 }
 
-pub(super) fn cost(rule: &Rule, here: &mut Reporter<'_>) {
+pub(super) fn cost(rule: &Rule, paths: Paths, here: &mut Reporter<'_>) {
     let amount = |value: u64, here: &mut Reporter<'_>| here.range(value, 1..=MAX_AMOUNT, "a cost");
     amount(rule.cost.max, &mut here.member("max"));
     match &rule.cost.source {
@@ -115,6 +126,24 @@ pub(super) fn cost(rule: &Rule, here: &mut Reporter<'_>) {
                 here.member("method").member(method).method(method);
             }
         }
+        CostSource::Paths { costs, default } => {
+            amount(*default, &mut here.member("default"));
+            let mut here = here.member("path");
+            let mut known = HashSet::new();
+            for (pattern, cost) in costs {
+                let mut here = here.member(pattern);
+                amount(*cost, &mut here);
+                syntax::check_path(pattern, &mut here);
+                if !known.insert(PathPattern::read(pattern, paths).text) {
+                    let message = format!("the path {} has two costs", quoted(pattern));
+                    here.add(
+                        codes::DUPLICATE_NAME,
+                        message,
+                        "keep one of the two: paths are normalised before they are compared",
+                    );
+                }
+            }
+        }
     }
     if let Some(name) = &rule.cost.settled_by {
         here.member("settle").header(name);
@@ -122,36 +151,36 @@ pub(super) fn cost(rule: &Rule, here: &mut Reporter<'_>) {
     never_fits(rule, here);
 }
 
-/// A request that costs more than any client can have is refused for ever.
+/// Reports a cost that exceeds every grant of the rule. Every request would be refused.
 fn never_fits(rule: &Rule, here: &mut Reporter<'_>) {
     let (least, _) = costs(rule);
     let largest = rule.grants().map(|grant| capacity(grant.quotas())).max();
     if let Some(largest) = largest.filter(|largest| least > *largest) {
-        let message = format!("every request costs at least {least}, and the limit never holds more than {largest}");
+        let message = format!("every request costs at least {least}, and the limit never allows more than {largest}");
         let hint = "lower the cost, or raise the limit or its burst, as in 60/min burst 100";
         here.add(codes::COST_NEVER_FITS, message, hint);
     }
 }
 
-/// The largest cost that all of some quotas can ever hold.
+/// Returns the largest cost that all of these quotas can ever allow.
 pub(crate) fn capacity(quotas: &[Quota]) -> u64 {
     quotas.iter().map(capacity_of).min().unwrap_or(u64::MAX)
 }
 
-/// The largest cost that a quota can ever hold.
+/// Returns the largest cost that a quota can ever allow.
 pub(crate) fn capacity_of(quota: &Quota) -> u64 {
-    let of_bucket = |bucket: Bucket| bucket.look(&BucketState::default(), 0, 0).limit;
+    let of_bucket = |bucket: Bucket| bucket.peek(&BucketState::default(), 0, 0).limit;
     Bucket::new(quota, Tick::Nanosecond).map_or(quota.amount(), of_bucket)
 }
 
-/// The least that a request can cost under a rule, and the most that the policy itself says one costs.
+/// Returns the smallest cost of a request under a rule, and the largest cost that the policy itself states.
 pub(super) fn costs(rule: &Rule) -> (u64, u64) {
     match &rule.cost.source {
         CostSource::OfTheRequest => (1, 1),
         CostSource::Fixed(cost) | CostSource::Estimate(cost) => (*cost, *cost),
-        // A request can say 1, whatever holds for those that say nothing.
+        // A request can state a cost of 1, whatever the default is.
         CostSource::Header { default, .. } => (1, *default),
-        CostSource::Methods { costs, default } => {
+        CostSource::Methods { costs, default } | CostSource::Paths { costs, default } => {
             let all = || costs.iter().map(|(_, cost)| *cost).chain([*default]);
             (all().min().unwrap_or(1), all().max().unwrap_or(1))
         }

@@ -1,14 +1,14 @@
-//! Identities, tiers, what verifies them, keys that could be found by trying, and lists of clients by their values.
+//! Checks identities, the tier, the keys of tokens and secrets, and the lists `deny` and `allow`.
 
 use std::collections::HashSet;
 
-use super::{Names, Reporter, codes, quoted, syntax};
+use super::{IdentityNames, Reporter, codes, quoted, syntax};
 use crate::model::{
     AccessList, BUILT_IN_IDENTITIES, Identity, IdentitySource, JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial,
     MAX_JWT_KEYS, OnInvalid, Policy, TIER, Tier, TierSource,
 };
 
-pub(super) fn check(policy: &Policy, names: &Names<'_>, top: &mut Reporter<'_>) {
+pub(super) fn check(policy: &Policy, names: &IdentityNames<'_>, top: &mut Reporter<'_>) {
     let mut known = HashSet::new();
     let mut here = top.member("identity");
     for identity in &policy.identities {
@@ -16,7 +16,7 @@ pub(super) fn check(policy: &Policy, names: &Names<'_>, top: &mut Reporter<'_>) 
         name(&identity.name, &mut here);
         if !known.insert(&identity.name) {
             let message = format!("the identity {} is declared twice", quoted(&identity.name));
-            here.add(codes::DUPLICATE_NAME, message, "give one of the two another name");
+            here.add(codes::DUPLICATE_NAME, message, "rename one of the two");
         }
         source(&identity.source, &mut here);
         needs_key(&identity.source, identity.trusted, policy, &mut here);
@@ -27,7 +27,7 @@ pub(super) fn check(policy: &Policy, names: &Names<'_>, top: &mut Reporter<'_>) 
             here.each(others, |other, here| names.check(other, here));
         }
     }
-    circles(policy, names, &mut here);
+    cycles(policy, names, &mut here);
     let mut client_ip = here.member("client_ip");
     client_ip.member("ipv6_prefix").range(policy.client_ip.ipv6_prefix.into(), 1..=128, "a prefix");
     client_ip.member("ipv4_prefix").range(policy.client_ip.ipv4_prefix.into(), 1..=32, "a prefix");
@@ -38,7 +38,7 @@ pub(super) fn check(policy: &Policy, names: &Names<'_>, top: &mut Reporter<'_>) 
     access(&policy.allow, names, &mut top.member("allow"));
 }
 
-/// The member in which a source is written down.
+/// Returns the member that sets a source.
 pub(super) fn member_of(source: &IdentitySource) -> &'static str {
     match source {
         IdentitySource::Peer => "peer",
@@ -55,12 +55,16 @@ pub(super) fn member_of(source: &IdentitySource) -> &'static str {
 }
 
 fn name(name: &str, here: &mut Reporter<'_>) {
-    if BUILT_IN_IDENTITIES.contains(&name) || name == TIER {
-        let message = format!("the identity {} exists already and cannot be declared", quoted(name));
+    if name == TIER {
+        let message = "`tier` cannot be declared as an identity: it is the tier of a client, which has a default";
+        let hint = "in a program, call `.tier_from(source, default)`; in a file, write `tier: { header: X-Tier, default: free }`";
+        here.add(codes::RESERVED_NAME, message, hint);
+    } else if BUILT_IN_IDENTITIES.contains(&name) {
+        let message = format!("the identity {} is built in and cannot be declared", quoted(name));
         here.add(codes::RESERVED_NAME, message, "choose another name");
     } else if !syntax::is_identity_name(name) {
-        let message = format!("{} cannot be the name of an identity", quoted(name));
-        let hint = "a name begins with a small letter, and has small letters, digits and `_`, at most 64";
+        let message = format!("{} is not a valid name of an identity", quoted(name));
+        let hint = "begin with a lower-case letter; use lower-case letters, digits and `_`, at most 64 characters";
         here.add(codes::BAD_NAME, message, hint);
     }
 }
@@ -84,10 +88,10 @@ fn needs_key(source: &IdentitySource, trusted: bool, policy: &Policy, here: &mut
     let mut here = here.member("jwt");
     if cfg!(not(feature = "jwt")) {
         let message = "this program was built without the feature `jwt`, so it cannot read tokens";
-        here.add(codes::JWT_NOT_BUILT, message, "build it with the feature, or take the value from elsewhere");
+        here.add(codes::JWT_NOT_BUILT, message, "build the program with the feature `jwt`, or use another source");
     } else if policy.jwt.is_none() && !trusted {
-        let hint = "add `jwt:` with an algorithm and a key at the top of the policy\nor add `trusted: true` if somebody in front has verified the token";
-        let message = "there is no key to verify the token that this claim is taken from";
+        let hint = "add `jwt:` with an algorithm and a key at the top level\nor add `trusted: true` if a gateway in front verifies the token";
+        let message = "the policy has no key to verify the token of this claim";
         here.add(codes::JWT_WITHOUT_KEY, message, hint);
     }
 }
@@ -95,12 +99,12 @@ fn needs_key(source: &IdentitySource, trusted: bool, policy: &Policy, here: &mut
 fn on_invalid(identity: &Identity, here: &mut Reporter<'_>) {
     let has_token = matches!(identity.source, IdentitySource::Jwt(_) | IdentitySource::Bearer);
     if identity.on_invalid != OnInvalid::default() && !has_token {
-        let message = "`on_invalid` goes with `jwt` or `bearer`";
-        here.member("on_invalid").add(codes::MISPLACED_MEMBER, message, "leave it out: only tokens can be invalid");
+        let message = "`on_invalid` works only with `jwt` and `bearer`";
+        here.member("on_invalid").add(codes::MISPLACED_MEMBER, message, "remove it: only tokens can be invalid");
     }
 }
 
-fn tier(tier: &Tier, policy: &Policy, names: &Names<'_>, here: &mut Reporter<'_>) {
+fn tier(tier: &Tier, policy: &Policy, names: &IdentityNames<'_>, here: &mut Reporter<'_>) {
     here.member("default").text(&tier.default, "a tier");
     match &tier.source {
         TierSource::Direct(direct) => {
@@ -108,16 +112,17 @@ fn tier(tier: &Tier, policy: &Policy, names: &Names<'_>, here: &mut Reporter<'_>
             needs_key(direct, tier.trusted, policy, here);
             if let IdentitySource::First(_) = direct {
                 let message = "a tier cannot be the first of several identities";
-                here.member("first").add(codes::MISPLACED_MEMBER, message, "take it from one source");
+                here.member("first").add(codes::MISPLACED_MEMBER, message, "use one source");
             }
         }
         TierSource::Listed { by, tiers } => {
             if by == TIER {
-                let message = "the tier cannot be chosen by the tier itself";
-                here.member("by").add(codes::UNKNOWN_IDENTITY, message, "choose it by another identity");
+                let message = "the tier cannot be looked up by the tier itself";
+                here.member("by").add(codes::UNKNOWN_IDENTITY, message, "name another identity in `by`");
             } else if names.with_listed(std::iter::once(by.as_str())).contains(&TIER) {
-                let message = format!("the tier cannot be chosen by {}: the tier itself is in that list", quoted(by));
-                let hint = "choose it by another identity, or take `tier` out of the list";
+                let message =
+                    format!("the tier cannot be looked up by {}: its list contains the tier itself", quoted(by));
+                let hint = "name another identity in `by`, or remove `tier` from the list";
                 here.member("by").add(codes::CIRCULAR_TIER, message, hint);
             } else {
                 names.check(by, &mut here.member("by"));
@@ -132,65 +137,66 @@ fn tier(tier: &Tier, policy: &Policy, names: &Names<'_>, here: &mut Reporter<'_>
     }
 }
 
-/// `deny` or `allow`.
-fn access(list: &AccessList, names: &Names<'_>, here: &mut Reporter<'_>) {
-    for (name, meant) in &list.identities {
+/// Checks `deny` or `allow`.
+fn access(list: &AccessList, names: &IdentityNames<'_>, here: &mut Reporter<'_>) {
+    for (name, patterns) in &list.identities {
         let mut here = here.member(name);
         if name == "client_ip" {
-            let message = "addresses are compared as networks, not as texts";
-            here.add(codes::MISPLACED_MEMBER, message, "put them into the list of networks");
+            let message = "addresses are compared as networks, not as text";
+            here.add(codes::MISPLACED_MEMBER, message, "move them to the list of networks");
             continue;
         }
         names.check(name, &mut here);
-        here.not_empty(meant, "text");
-        names.check_patterns(name, meant, &mut here);
+        here.not_empty(patterns, "text");
+        names.check_patterns(name, patterns, &mut here);
     }
 }
 
-/// Whether `first` leads back to where it began. Chains may be long, so there is no recursion.
-fn circles(policy: &Policy, names: &Names<'_>, here: &mut Reporter<'_>) {
+/// Reports the first cycle of `first` lists. Chains may be long, so this does not recurse.
+fn cycles(policy: &Policy, names: &IdentityNames<'_>, here: &mut Reporter<'_>) {
     let listed = |name: &str| match names.source(name) {
         Some(IdentitySource::First(others)) => others.as_slice(),
         _ => &[],
     };
-    // Those that are on the way lead from one to the next; those that were followed to their ends are on no circle.
-    let (mut on_way, mut known) = (HashSet::new(), HashSet::new());
+    // `chain` leads from one list to the next. An identity that was followed to its end is in no cycle.
+    let (mut in_chain, mut known) = (HashSet::new(), HashSet::new());
     for identity in &policy.identities {
-        let mut way = vec![(identity.name.as_str(), listed(&identity.name).iter())];
-        on_way.insert(identity.name.as_str());
-        while let Some((name, others)) = way.last_mut() {
+        let mut chain = vec![(identity.name.as_str(), listed(&identity.name).iter())];
+        in_chain.insert(identity.name.as_str());
+        while let Some((name, others)) = chain.last_mut() {
             match others.next() {
-                Some(other) if on_way.contains(other.as_str()) => {
-                    let through = way.iter().skip_while(|(name, _)| name != other).nth(1);
+                Some(other) if in_chain.contains(other.as_str()) => {
+                    let through = chain.iter().skip_while(|(name, _)| name != other).nth(1);
                     let through = through.map_or_else(String::new, |(name, _)| format!(", through {}", quoted(name)));
-                    let message = format!("{} leads back to itself{through}", quoted(other));
-                    let hint = "break the circle: remove one of the names";
+                    let message = format!("{} refers to itself{through}", quoted(other));
+                    let hint = "break the cycle: remove one of the names";
                     return here.member(other).member("first").add(codes::CIRCULAR_FIRST, message, hint);
                 }
                 Some(other) if known.insert(other.as_str()) => {
-                    way.push((other, listed(other).iter()));
-                    on_way.insert(other);
+                    chain.push((other, listed(other).iter()));
+                    in_chain.insert(other);
                 }
                 Some(_) => {}
                 None => {
-                    on_way.remove(name);
-                    way.pop();
+                    in_chain.remove(name);
+                    chain.pop();
                 }
             }
         }
     }
 }
 
-/// The key of a deployment is made for it, so it may as well be beyond all trying.
+/// The shortest key under `secrets`, in bytes. It is generated for the deployment, so it can resist brute force.
 const SHORTEST_SECRET_KEY: usize = 32;
 
-/// A shorter shared secret can be found from one token, by trying.
+/// The shortest shared secret of tokens, in bytes. A shorter one can be found from one token by brute force.
 const SHORTEST_JWT_SECRET: usize = 16;
 
+/// Checks the keys that hash secrets and verify tokens.
 pub(super) fn secrets(policy: &Policy, top: &mut Reporter<'_>) {
     if let Some(key) = policy.secret_key.as_ref().filter(|key| key.0.len() < SHORTEST_SECRET_KEY) {
-        let message = format!("the key has {} bytes, and must have at least {SHORTEST_SECRET_KEY}", key.0.len());
-        let hint = "`openssl rand -hex 32` makes one";
+        let message = format!("the key has {} bytes, and at least {SHORTEST_SECRET_KEY} are required", key.0.len());
+        let hint = "generate a key: openssl rand -hex 32";
         top.member("secrets").add(codes::SHORT_SECRET, message, hint);
     }
     if let Some(jwt) = &policy.jwt {
@@ -198,8 +204,8 @@ pub(super) fn secrets(policy: &Policy, top: &mut Reporter<'_>) {
     }
     for identity in policy.identities.iter().filter(|identity| identity.secret) {
         if let IdentitySource::First(_) = identity.source {
-            let message = "a list of identities is as secret as those in it";
-            let hint = "write `secret: true` where they are declared";
+            let message = "`secret` cannot be combined with `first`: a list is as secret as its identities";
+            let hint = "add `secret: true` to the identities in the list";
             top.member("identity").member(&identity.name).member("secret").add(codes::MISPLACED_MEMBER, message, hint);
         }
     }
@@ -208,43 +214,45 @@ pub(super) fn secrets(policy: &Policy, top: &mut Reporter<'_>) {
 fn jwt_keys(jwt: &JwtSettings, here: &mut Reporter<'_>) {
     if jwt.keys.is_empty() || jwt.keys.len() > MAX_JWT_KEYS {
         let message =
-            format!("there must be from 1 to {MAX_JWT_KEYS} keys that verify tokens, and are {}", jwt.keys.len());
-        here.add(codes::OUT_OF_RANGE, message, "keep those whose tokens are still valid");
+            format!("the number of keys that verify tokens must be from 1 to {MAX_JWT_KEYS}, found {}", jwt.keys.len());
+        here.add(codes::OUT_OF_RANGE, message, "keep the keys whose tokens are still valid");
     }
     let mut known = HashSet::new();
     for key in &jwt.keys {
         if let Some(kid) = &key.kid
             && !known.insert((kid, key.algorithm))
         {
-            let message = format!("there are two keys {} for one algorithm", quoted(kid));
+            let message = format!("two keys have the `kid` {} and the same algorithm", quoted(kid));
             here.add(codes::DUPLICATE_NAME, message, "keep one of them");
         }
         match &key.key {
             KeyMaterial::Written(written) if written.is_empty() => {
                 here.add(codes::MISSING_SECRET, "the key that verifies tokens is empty", "");
             }
-            KeyMaterial::Written(secret) if wanted_bytes(key).is_some() && secret.len() < SHORTEST_JWT_SECRET => {
+            KeyMaterial::Written(secret) if recommended_bytes(key).is_some() && secret.len() < SHORTEST_JWT_SECRET => {
                 let message = format!(
-                    "the shared secret has {} bytes, and must have at least {SHORTEST_JWT_SECRET}",
+                    "the shared secret has {} bytes, and at least {SHORTEST_JWT_SECRET} are required",
                     secret.len()
                 );
-                here.add(codes::SHORT_SECRET, message, "let the issuer make a longer one");
+                here.add(codes::SHORT_SECRET, message, "have the issuer generate a longer one");
             }
             _ => {}
         }
     }
 }
 
-/// How long a shared secret should be, and how long it is, if it is shorter.
+/// Returns the recommended and the actual length of a shared secret that is too short, in bytes.
 pub(super) fn weak_jwt_secret(key: &JwtKey) -> Option<(usize, usize)> {
-    match (wanted_bytes(key), &key.key) {
-        (Some(wanted), KeyMaterial::Written(secret)) if secret.len() < wanted => Some((wanted, secret.len())),
+    match (recommended_bytes(key), &key.key) {
+        (Some(recommended), KeyMaterial::Written(secret)) if secret.len() < recommended => {
+            Some((recommended, secret.len()))
+        }
         _ => None,
     }
 }
 
-/// How long a secret should be that issuer and verifier share: as long as the hash, as RFC 7518 has it.
-fn wanted_bytes(key: &JwtKey) -> Option<usize> {
+/// Returns the recommended length of a shared secret in bytes: that of the hash, as RFC 7518 requires.
+fn recommended_bytes(key: &JwtKey) -> Option<usize> {
     match key.algorithm {
         JwtAlgorithm::Hs256 => Some(32),
         JwtAlgorithm::Hs384 => Some(48),

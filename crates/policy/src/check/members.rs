@@ -1,17 +1,17 @@
-//! Members of a rule that exclude each other, in the same words for a file and for a builder.
+//! Messages about members that exclude each other, shared by the file reader and the builder.
 
 use tollgate_core::AlgorithmKind;
 
 use super::quoted;
 use super::words::either;
 
-/// What a rule grants, or that it denies: exactly one of these.
-pub(crate) const GRANTS: &[&str] = &["limit", "tiers", "concurrency", "unlimited", "deny"];
+/// The members that set what a rule grants. A rule has exactly one of them.
+pub(crate) const GRANTS: &[&str] = &["limit", "tiers", "concurrency", "unlimited", "deny", "budget"];
 
-/// What counts rates, and so does not go with `concurrency` or `deny`.
+/// The members that need a rate, so they cannot be combined with `concurrency` or `deny`.
 const OF_RATES: [&str; 3] = ["algorithm", "queue", "max_debt"];
 
-/// The algorithms of rates, by name.
+/// The algorithms for rates, by name.
 pub(crate) const ALGORITHMS: [(&str, AlgorithmKind); 5] = [
     ("token-bucket", AlgorithmKind::TokenBucket),
     ("leaky-bucket", AlgorithmKind::LeakyBucket),
@@ -20,36 +20,43 @@ pub(crate) const ALGORITHMS: [(&str, AlgorithmKind); 5] = [
     ("sliding-window-counter", AlgorithmKind::SlidingWindowCounter),
 ];
 
-/// What is wrong, and how to repair it.
-pub(crate) type Said = (String, String);
+/// A message and its hint.
+pub(crate) type MessageAndHint = (String, String);
 
-/// A member that may be there once is there again.
-pub(crate) fn twice(member: &str) -> Said {
-    (format!("{} is there twice", quoted(member)), "keep one of the two".to_owned())
+/// A member is repeated.
+pub(crate) fn twice(member: &str) -> MessageAndHint {
+    (format!("{} is given twice", quoted(member)), "keep one of the two".to_owned())
 }
 
-/// None of some is there, of which one must be.
-pub(crate) fn none_of(this: &str, choice: &[&'static str]) -> Said {
-    (format!("{this} says nothing of {}", either(choice.iter().copied())), "add exactly one of them".to_owned())
+/// None of several members is given, and one is required.
+pub(crate) fn none_of(this: &str, choice: &[&'static str]) -> MessageAndHint {
+    (
+        format!("{this} needs {}, and has none of them", either(choice.iter().copied())),
+        "add exactly one of them".to_owned(),
+    )
 }
 
-/// Two of some are there, of which one may be.
-pub(crate) fn one_beside(other: &str, one: &str, choice: &[&'static str]) -> Said {
+/// Two of several members are given, and only one is allowed.
+pub(crate) fn one_beside(other: &str, one: &str, choice: &[&'static str]) -> MessageAndHint {
     let hint = format!("keep exactly one of {}", either(choice.iter().copied()));
-    (format!("`{other}` cannot stand beside `{one}`"), hint)
+    (format!("`{other}` cannot be combined with `{one}`"), hint)
 }
 
-/// The members of a rule, of those that it has, that do not go with the one that says what it grants: `grant`.
+/// Returns the members of a rule that cannot be combined with `grant`, the member that sets what the rule grants.
 pub(crate) fn misplaced(
     grant: &str,
     algorithm: Option<AlgorithmKind>,
     has: impl Fn(&str) -> bool,
-) -> Vec<(&'static str, Said)> {
+) -> Vec<(&'static str, MessageAndHint)> {
     let of_rates = OF_RATES.into_iter().filter(|member| has(member));
     match (grant, algorithm) {
         ("deny", _) => {
             let steps = ["on_limit"].into_iter().filter(|member| has(member));
             of_rates.chain(steps).map(|member| (member, beside_deny(member))).collect()
+        }
+        ("budget", _) => {
+            let of_counter = ["key", "consistency"].into_iter().filter(|member| has(member));
+            of_rates.chain(of_counter).map(|member| (member, beside_budget(member))).collect()
         }
         ("concurrency", _) => of_rates.map(|member| (member, beside_concurrency(member))).collect(),
         (_, None | Some(AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue)) => Vec::new(),
@@ -58,28 +65,46 @@ pub(crate) fn misplaced(
     }
 }
 
-fn beside_concurrency(member: &str) -> Said {
-    (format!("`{member}` goes with a limit of rates, not with `concurrency`"), "leave it out".to_owned())
+fn beside_concurrency(member: &str) -> MessageAndHint {
+    (format!("`{member}` is for rates and cannot be combined with `concurrency`"), format!("remove `{member}`"))
 }
 
-/// A queue under another algorithm than the leaky bucket.
-fn queue_under(algorithm: AlgorithmKind) -> Said {
-    let message = format!("`queue` goes with the leaky bucket only, not with {algorithm}");
-    (message, "add `algorithm: leaky-bucket`, or leave out `queue`".to_owned())
+/// A queue with an algorithm other than the leaky bucket.
+fn queue_under(algorithm: AlgorithmKind) -> MessageAndHint {
+    let message = format!("`queue` works only with leaky-bucket, and the algorithm is {algorithm}");
+    (message, "add `algorithm: leaky-bucket`, or remove `queue`".to_owned())
 }
 
-/// Steps beyond a limit that there is not.
-pub(crate) fn on_limit_without_limit() -> Said {
-    let message = "`on_limit` needs a limit, and this rule grants everything".to_owned();
-    (message, "leave `on_limit` out, or give the rule a limit".to_owned())
+/// Escalation without a limit.
+pub(crate) fn on_limit_without_limit() -> MessageAndHint {
+    let message = "`on_limit` needs a limit, and this rule is unlimited".to_owned();
+    (message, "remove `on_limit`, or add a limit to the rule".to_owned())
 }
 
-/// A member beside `deny`.
-pub(crate) fn beside_deny(member: &str) -> Said {
-    let message = format!("`{member}` cannot stand beside `deny`: a rule that denies counts nothing");
+/// A member that cannot be combined with `budget`.
+pub(crate) fn beside_budget(member: &str) -> MessageAndHint {
+    let message = format!("`{member}` cannot be combined with `budget`: the rules of a budget share its counter");
     let hint = match member {
-        "key" => "say in `when` which requests it denies: `identity: { NAME: true }` asks for an identity",
-        _ => "leave it out; a rule that is to limit has `limit` in place of `deny`",
+        "key" | "algorithm" | "max_debt" | "consistency" => format!("move `{member}` to the budget"),
+        _ => "remove it, or replace `budget` with a limit".to_owned(),
+    };
+    (message, hint)
+}
+
+/// `consistency: leased` in a rule whose tokens cannot be leased, for this reason.
+pub(crate) fn leased_beside(member: &str, why: &str) -> MessageAndHint {
+    (
+        format!("`consistency: leased` cannot be combined with `{member}`: {why}"),
+        "remove `consistency`, or write `consistency: exact`".to_owned(),
+    )
+}
+
+/// A member that cannot be combined with `deny`.
+pub(crate) fn beside_deny(member: &str) -> MessageAndHint {
+    let message = format!("`{member}` cannot be combined with `deny`: a rule that denies has no counter");
+    let hint = match member {
+        "key" => "select the requests in `when`: `identity: { NAME: true }` matches requests that have the identity",
+        _ => "remove it, or write `limit` instead of `deny` to limit the requests",
     };
     (message, hint.to_owned())
 }

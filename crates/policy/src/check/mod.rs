@@ -1,14 +1,15 @@
-//! What must hold between the parts of a policy, and what is legal but likely wrong.
+//! Checks a policy: errors between its parts, and warnings about settings that are valid but likely wrong.
 //!
-//! Both are said of the model, so that a policy that was built in a program
-//! gets the same answers as one that was read from a file. A place is named as
-//! the file would name it.
+//! The checks run on the model, so a policy from the builder gets the same messages as one from a file. Paths name
+//! the members of a file.
 
+mod accepted;
 pub(crate) mod codes;
 pub(crate) mod grants;
 mod identities;
 pub(crate) mod members;
 pub(crate) mod names;
+pub(crate) mod rate_hint;
 mod rules;
 mod store;
 mod syntax;
@@ -16,58 +17,84 @@ mod warnings;
 pub(crate) mod words;
 
 use crate::model::Policy;
-use crate::problem::{Place, Problem};
-use names::Names;
+use crate::problem::{PolicyPath, Problem};
+use names::IdentityNames;
 use words::quoted;
 
-/// Everything that keeps a policy from being used.
+/// Returns all errors of a policy.
 pub(crate) fn errors(policy: &Policy) -> Vec<Problem> {
-    let names = Names::of(policy);
+    let names = IdentityNames::of(policy);
     found_by(|top| {
         identities::check(policy, &names, top);
         identities::secrets(policy, top);
         rules::check(policy, &names, top);
         store::check(policy, top);
+        accepted::check(policy, top);
     })
 }
 
-/// What is legal but likely not what was meant. The policy may have errors too.
-pub(crate) fn warnings(policy: &Policy) -> Vec<Problem> {
-    found_by(|top| warnings::check(policy, top))
+/// Returns the warnings and notes of a policy, which may have errors too.
+pub(crate) fn remarks(policy: &Policy) -> Remarks {
+    accepted::sort(policy, found_by(|top| warnings::check(policy, top)))
+}
+
+/// Whether an error explains a warning, which only follows from it.
+#[cfg(feature = "yaml")]
+pub(crate) fn explains(error: &Problem, warning: &Problem) -> bool {
+    let (of_error, of_warning) = (accepted::rule_of(error), accepted::rule_of(warning));
+    match (error.code, warning.code) {
+        (codes::UNKNOWN_BUDGET, codes::UNLIMITED_FOR_ALL) | (codes::COST_NEVER_FITS, codes::COST_ABOVE_LIMIT) => {
+            of_error == of_warning
+        }
+        // `shadow` beside `budget`.
+        (codes::MISPLACED_MEMBER, codes::ONLY_SHADOW) => error.path.to_string().ends_with("].shadow"),
+        _ => false,
+    }
+}
+
+/// The warnings and notes of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Remarks {
+    /// Valid, but likely a mistake.
+    pub(crate) warnings: Vec<Problem>,
+    /// Valid, and worth knowing.
+    pub(crate) notes: Vec<Problem>,
+    /// Warnings and notes that the policy accepts by their codes.
+    pub(crate) accepted: Vec<Problem>,
 }
 
 fn found_by(check: impl FnOnce(&mut Reporter<'_>)) -> Vec<Problem> {
     let mut problems = Vec::new();
-    check(&mut Reporter { place: Place::top(), problems: &mut problems });
+    check(&mut Reporter { path: PolicyPath::top(), problems: &mut problems });
     problems
 }
 
-/// More problems are not looked for: a longer list is not read.
+/// The most problems that are collected.
 const MAX_PROBLEMS: usize = 200;
 
-/// Reports what is wrong at one place of a policy.
+/// Collects the problems at one path of a policy.
 struct Reporter<'p> {
-    place: Place,
+    path: PolicyPath,
     problems: &'p mut Vec<Problem>,
 }
 
 impl Reporter<'_> {
-    /// Reports at a member of this place.
+    /// Returns a reporter for a member of this path.
     fn member(&mut self, name: &str) -> Reporter<'_> {
-        Reporter { place: self.place.member(name), problems: self.problems }
+        Reporter { path: self.path.member(name), problems: self.problems }
     }
 
-    /// Reports at an item of the list that is here.
+    /// Returns a reporter for an item of the list at this path.
     fn item(&mut self, position: usize) -> Reporter<'_> {
-        Reporter { place: self.place.item(position), problems: self.problems }
+        Reporter { path: self.path.item(position), problems: self.problems }
     }
 
-    /// Reports at another place.
-    fn at(&mut self, place: Place) -> Reporter<'_> {
-        Reporter { place, problems: self.problems }
+    /// Returns a reporter for another path.
+    fn at(&mut self, path: PolicyPath) -> Reporter<'_> {
+        Reporter { path, problems: self.problems }
     }
 
-    /// Checks each item of the list that is here, until there are problems enough.
+    /// Checks each item of the list at this path, until the limit of problems is reached.
     fn each<'l, T>(&mut self, list: &'l [T], mut check: impl FnMut(&'l T, &mut Reporter<'_>)) {
         for (at, item) in list.iter().enumerate() {
             if self.is_full() {
@@ -77,10 +104,10 @@ impl Reporter<'_> {
         }
     }
 
-    /// Reports a problem here. An empty hint is none.
+    /// Adds a problem at this path. An empty hint means no hint.
     fn add(&mut self, code: &'static str, message: impl Into<String>, hint: impl Into<String>) {
         if !self.is_full() {
-            self.problems.push(Problem::new(code, self.place.clone(), message, hint));
+            self.problems.push(Problem::new(code, self.path.clone(), message, hint));
         }
     }
 

@@ -1,11 +1,14 @@
-//! The store: its settings, and logs and permits that a memory store could not hold up to their limit.
+//! Checks the settings of the store, and that the memory store can hold every log and list of permits.
 
 use std::time::Duration;
 
 use tollgate_core::{Concurrency, MAX_SPAN_NS, Quota, QuotaError, Rate, SlidingLog, Tick};
 
 use super::{Reporter, codes, grants, quoted};
-use crate::model::{MemorySettings, OnLimit, Policy, RedisMode, RedisSettings, StoreSettings};
+use crate::model::{
+    MAX_LEASE_GENERATION_NS, MIN_LEASE_GENERATION_NS, MemorySettings, OnLimit, Policy, RedisSettings, RedisTopology,
+    StoreSettings,
+};
 
 pub(super) fn check(policy: &Policy, top: &mut Reporter<'_>) {
     top.member("jitter").range(policy.fields.jitter_ns, 0..=MAX_SPAN_NS, "the jitter, in nanoseconds,");
@@ -16,16 +19,18 @@ pub(super) fn check(policy: &Policy, top: &mut Reporter<'_>) {
     state_sizes(policy, &mut top.member("rules"));
 }
 
-/// More often, a disk would have little else to do.
-const SHORTEST_EVERY_NS: u64 = 100_000_000;
+const MS_NS: u64 = 1_000_000;
+
+/// The shortest snapshot interval. A shorter one would keep the disk busy.
+const MIN_SNAPSHOT_INTERVAL_NS: u64 = 100_000_000;
 
 fn memory(memory: &MemorySettings, here: &mut Reporter<'_>) {
     here.member("entries").range(memory.entries, 1..=u64::MAX, "the number of entries");
     let Some(snapshot) = &memory.snapshot else { return };
-    here.member("snapshot").text(&snapshot.file, "the name of the snapshot");
-    if !(SHORTEST_EVERY_NS..=MAX_SPAN_NS).contains(&snapshot.every_ns) {
-        let message = "from one snapshot to the next it must be from 100ms to 36 years";
-        here.member("every").add(codes::OUT_OF_RANGE, message, "30s is what holds where nothing is said");
+    here.member("snapshot").text(&snapshot.file, "the file name of the snapshot");
+    if !(MIN_SNAPSHOT_INTERVAL_NS..=MAX_SPAN_NS).contains(&snapshot.every_ns) {
+        let message = "the snapshot interval must be from 100ms to 36 years";
+        here.member("every").add(codes::OUT_OF_RANGE, message, "remove `every` to use the default, 30s");
     }
 }
 
@@ -39,32 +44,37 @@ fn redis(redis: &RedisSettings, here: &mut Reporter<'_>) {
     here.member("deadline").range(redis.deadline_ns, 1..=MAX_SPAN_NS, "the deadline, in nanoseconds,");
     let (part, whole) = redis.fallback_share;
     if part == 0 || part > whole {
-        let message = format!("a share must be more than 0 and at most 1, and is {part}/{whole}");
-        let hint = "with four instances, 1/4 keeps all of them together within the limit";
+        let message = format!("a share must be more than 0 and at most 1, found {part}/{whole}");
+        let hint = "divide by the number of instances: four instances with 1/4 each stay within the limit together";
         here.member("fallback_share").add(codes::BAD_SHARE, message, hint);
+    }
+    let is_in_range = (MIN_LEASE_GENERATION_NS..=MAX_LEASE_GENERATION_NS).contains(&redis.lease_ns);
+    if !is_in_range || !redis.lease_ns.is_multiple_of(MS_NS) {
+        let message = "the lease must be from 100ms to 60s, in whole milliseconds";
+        here.member("lease").add(codes::OUT_OF_RANGE, message, "remove `lease` to use the default, 1s");
     }
     mode(redis, here);
 }
 
 fn mode(redis: &RedisSettings, here: &mut Reporter<'_>) {
     let (at, message, hint) = match redis.mode {
-        RedisMode::Sentinel if redis.sentinel_primary.is_none() => {
-            ("mode", "sentinels watch primaries by name, and none is named", "add `sentinel_primary: NAME`")
+        RedisTopology::Sentinel if redis.sentinel_primary.is_none() => {
+            ("mode", "`mode: sentinel` needs `sentinel_primary`, which is missing", "add `sentinel_primary: NAME`")
         }
-        RedisMode::Standalone | RedisMode::Cluster if redis.sentinel_primary.is_some() => (
+        RedisTopology::Standalone | RedisTopology::Cluster if redis.sentinel_primary.is_some() => (
             "sentinel_primary",
-            "`sentinel_primary` goes with `mode: sentinel` only",
-            "add `mode: sentinel`, or leave it out",
+            "`sentinel_primary` works only with `mode: sentinel`",
+            "add `mode: sentinel`, or remove `sentinel_primary`",
         ),
         _ if redis.tls_ca.is_some() && !redis.tls => {
-            ("tls_ca", "authorities are named, but connections are not encrypted", "add `tls: true`, or leave it out")
+            ("tls_ca", "`tls_ca` works only with `tls: true`", "add `tls: true`, or remove `tls_ca`")
         }
-        RedisMode::Cluster if redis.database != 0 => {
-            ("database", "a cluster has no numbered databases", "leave `database` out")
+        RedisTopology::Cluster if redis.database != 0 => {
+            ("database", "a cluster has no numbered databases", "remove `database`")
         }
-        RedisMode::Standalone if redis.nodes.len() > 1 => (
+        RedisTopology::Standalone if redis.nodes.len() > 1 => (
             "nodes",
-            "several nodes, but `mode: standalone` is one server",
+            "`mode: standalone` is one server, and there are several nodes",
             "add `mode: cluster` or `mode: sentinel`, or keep one node",
         ),
         _ => return,
@@ -72,7 +82,7 @@ fn mode(redis: &RedisSettings, here: &mut Reporter<'_>) {
     here.member(at).add(codes::BAD_STORE, message, hint);
 }
 
-/// `host:port`, where the host may be an IPv6 address in brackets.
+/// Whether a text is `host:port`. The host may be an IPv6 address in brackets.
 fn is_node(node: &str) -> bool {
     let Some((host, port)) = node.rsplit_once(':') else { return false };
     let is_bracketed = host.starts_with('[') && host.ends_with(']') && host.len() > 2;
@@ -80,6 +90,7 @@ fn is_node(node: &str) -> bool {
     (is_bracketed || is_name) && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
+/// Checks that the state of one key fits the store.
 fn state_sizes(policy: &Policy, rules: &mut Reporter<'_>) {
     let holds = match &policy.store {
         StoreSettings::Memory(memory) => Some(bytes_for_one_key(memory.entries)),
@@ -96,52 +107,52 @@ fn state_sizes(policy: &Policy, rules: &mut Reporter<'_>) {
     });
 }
 
-/// The bytes that a memory store of so many entries has for the log or the permits of one key. The store
-/// divides 1,024 bytes an entry evenly among its parts, of which there are at most 1,024, and a key lives in one of
-/// them. A test compares it with the store.
+/// Returns the bytes that a memory store of `entries` has for the log or the permits of one key. The store divides
+/// 1,024 bytes per entry evenly among its shards, of which there are at most 1,024, and each key is in one shard. A
+/// test compares it with the store.
 fn bytes_for_one_key(entries: u64) -> u64 {
     let slots = entries.saturating_mul(3).div_ceil(2).max(64);
     entries.saturating_mul(1024) / (slots / 64).clamp(1, 1024)
 }
 
-/// The fewest entries of a store that has more than so many bytes for one key.
+/// Returns the fewest entries with which a store has more than `bytes` for one key.
 fn entries_for(bytes: u64) -> u64 {
-    // From 43,691 entries on a store has 1,024 parts, and as many bytes for one key as entries. A store of up to 85
-    // entries has one part.
-    const ONE_PART: u64 = 43_000;
-    if bytes < ONE_PART { bytes / 1024 + 1 } else { (bytes + 1).max(43_691) }
+    // From 43,691 entries on, a store has 1,024 shards, and as many bytes for one key as entries. A store of up to 85
+    // entries has one shard.
+    const ONE_SHARD_BYTES: u64 = 43_000;
+    if bytes < ONE_SHARD_BYTES { bytes / 1024 + 1 } else { (bytes + 1).max(43_691) }
 }
 
 fn too_large(quota: &Quota, holds: u64, here: &mut Reporter<'_>) {
     let tick = Tick::Nanosecond;
-    let log = SlidingLog::new(quota, tick).map(|log| ("log", log.most_heap_bytes()));
-    let permits = || Concurrency::new(quota, tick).map(|permits| ("list of permits", permits.most_heap_bytes()));
+    let log = SlidingLog::new(quota, tick).map(|log| ("log", log.max_heap_bytes()));
+    let permits = || Concurrency::new(quota, tick).map(|permits| ("list of permits", permits.max_heap_bytes()));
     if let Some((what, needs)) = log.or_else(permits).filter(|(_, needs)| *needs >= holds) {
         add(what, needs, holds, here);
     }
 }
 
-/// Violations are counted in a log as well.
+/// Checks the size of the log of violations.
 fn violations(steps: &OnLimit, holds: Option<u64>, here: &mut Reporter<'_>) {
-    // Where no step blocks, the limiter remembers violations at a pace of fifty times those that are warned of.
+    // Without a block, the limiter records `warn_first` violations at once, and 50 times as many within the span.
     let without_block = || steps.warn_first.saturating_mul(51).min(Quota::MAX_LOG.max(steps.warn_first));
     let most = steps.block.map_or_else(without_block, |block| block.after.max(steps.warn_first));
     if most > Quota::MAX_LOG {
-        let message = format!("at most {} violations are counted, and this asks for {most}", Quota::MAX_LOG);
+        let message = format!("at most {} violations can be counted, found {most}", Quota::MAX_LOG);
         return here.add(codes::TOO_LARGE_FOR_STORE, message, "lower the number");
     }
     let quota = Rate::new(most, Duration::from_nanos(steps.span_ns)).map_err(QuotaError::Rate);
     let log =
         quota.and_then(Quota::sliding_window_log).ok().and_then(|quota| SlidingLog::new(&quota, Tick::Nanosecond));
     if let (Some(holds), Some(log)) = (holds, log)
-        && log.most_heap_bytes() >= holds
+        && log.max_heap_bytes() >= holds
     {
-        add("log of violations", log.most_heap_bytes(), holds, here);
+        add("log of violations", log.max_heap_bytes(), holds, here);
     }
 }
 
 fn add(what: &str, needs: u64, holds: u64, here: &mut Reporter<'_>) {
-    let message = format!("the {what} of one key may take {needs} bytes, and the store has {holds} for one key");
+    let message = format!("the {what} of one key may take {needs} bytes, and the store has {holds} bytes for one key");
     let entries = entries_for(needs);
     let other = if what == "log" { ", or choose sliding-window-counter" } else { ", or lower the limit" };
     let hint = format!("set `store: {{ memory: {{ entries: {entries} }} }}`{other}");
@@ -153,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_that_are_asked_for_are_enough() {
+    fn suggested_entries_are_enough() {
         for bytes in (1..300_000).chain([10_000_000, 1 << 40]) {
             assert!(bytes_for_one_key(entries_for(bytes)) > bytes, "{bytes}");
         }

@@ -1,7 +1,7 @@
-//! The form of words: header names, methods, hosts, paths.
+//! Checks the syntax of header names, methods, hosts and path patterns.
 //!
-//! What is refused of a path pattern could never match a path: people bring it from routers that know more, and a
-//! rule that silently applies to nothing is worse than a message.
+//! A path pattern is refused if it could never match. Such patterns come from routers with another syntax; without an
+//! error, the rule would silently apply to nothing.
 
 use std::ops::RangeInclusive;
 
@@ -25,34 +25,34 @@ pub(super) fn is_rule_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
-/// What HTTP calls a token: the form of methods and of names of headers and cookies.
+/// Whether a text is a token of HTTP, the form of methods and of names of headers and cookies.
 fn is_token(text: &str) -> bool {
     let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_tchar)
 }
 
 impl Reporter<'_> {
-    /// The name of a header or a cookie.
+    /// Checks the name of a header or a cookie.
     pub(super) fn header(&mut self, name: &str) {
         if !is_token(name) {
-            let message = format!("{} cannot be the name of a header or a cookie", quoted(name));
-            let hint = "a name has letters, digits and `-`, no spaces and no colon, such as X-User-ID";
+            let message = format!("{} is not a valid name of a header or a cookie", quoted(name));
+            let hint = "use letters, digits and `-`, without spaces and colon, such as X-User-ID";
             self.add(codes::BAD_HEADER_NAME, message, hint);
         }
     }
 
     pub(super) fn method(&mut self, name: &str) {
         if !is_token(name) {
-            let hint = "a method is one word such as GET; several are a list: [GET, POST]";
-            self.add(codes::BAD_METHOD, format!("{} cannot be a method", quoted(name)), hint);
+            let hint = "write one word such as GET; write several methods as a list: [GET, POST]";
+            self.add(codes::BAD_METHOD, format!("{} is not a valid method", quoted(name)), hint);
         }
     }
 
-    /// A text that is shown and compared: not empty, nothing invisible in it.
+    /// Checks that a text is not empty and has no control characters.
     pub(super) fn text(&mut self, text: &str, what: &str) {
         if text.is_empty() || text.chars().any(char::is_control) {
-            let message = format!("{what} must be a text without control characters, and not empty");
-            self.add(codes::BAD_TEXT, message, "remove tabs, line ends and the like");
+            let message = format!("{what} must be a text that is not empty and has no control characters");
+            self.add(codes::BAD_TEXT, message, "remove tabs and line ends");
         }
     }
 
@@ -64,26 +64,26 @@ impl Reporter<'_> {
             return;
         }
         let hint = if host.contains("://") || host.contains('/') {
-            "write the host only, without scheme and path"
+            "write only the host, without scheme and path"
         } else if host.contains(':') {
-            "leave out the port: ports do not count"
+            "remove the port: hosts are compared without it"
         } else if host.contains('*') {
-            "a star stands for everything before a dot, as in *.example.com"
+            "write `*.` and a domain, as in *.example.com; remove `host` to match all hosts"
         } else {
-            "write a name such as api.example.com"
+            "write a host name such as api.example.com"
         };
-        self.add(codes::BAD_HOST, format!("{} cannot be a host", quoted(host)), hint);
+        self.add(codes::BAD_HOST, format!("{} is not a valid host", quoted(host)), hint);
     }
 
-    /// A number within a range.
+    /// Checks that a number is within a range.
     pub(super) fn range(&mut self, value: u64, range: RangeInclusive<u64>, what: &str) {
         if !range.contains(&value) {
-            let message = format!("{what} must be from {} to {}, and is {value}", range.start(), range.end());
+            let message = format!("{what} must be from {} to {}, found {value}", range.start(), range.end());
             self.add(codes::OUT_OF_RANGE, message, "");
         }
     }
 
-    /// A list with something in it.
+    /// Checks that a list is not empty.
     pub(super) fn not_empty<T>(&mut self, list: &[T], what: &str) {
         if list.is_empty() {
             self.add(codes::EMPTY_LIST, format!("expected at least one {what}"), "");
@@ -91,10 +91,10 @@ impl Reporter<'_> {
     }
 }
 
-/// What is wrong with a path, and what to write instead.
-type Wrong = (&'static str, &'static str);
+/// What is wrong with a path, and the hint.
+type PathProblem = (&'static str, &'static str);
 
-/// A path pattern.
+/// Checks a path pattern.
 pub(super) fn check_path(path: &str, here: &mut Reporter<'_>) {
     let wrong = regular_expression(path).or_else(|| no_slash(path)).or_else(|| outside_the_path(path)).or_else(|| {
         let last = path.split('/').count() - 1;
@@ -105,62 +105,64 @@ pub(super) fn check_path(path: &str, here: &mut Reporter<'_>) {
     }
 }
 
-/// None of these characters is in a path unless it is escaped, except for those that only in pairs mean a repetition.
-fn regular_expression(path: &str) -> Option<Wrong> {
+/// Detects regular expressions. The single characters never occur unescaped in a path; the pairs mean a repetition.
+fn regular_expression(path: &str) -> Option<PathProblem> {
     const REPETITIONS: [&str; 7] = [".*", ".+", ".?", ")*", ")+", ")?", "(?"];
     if path.contains('|') {
-        return Some(("has alternatives in it", "several paths are a list: [/login, /register]"));
+        return Some(("contains alternatives", "write several paths as a list: [/login, /register]"));
     }
     let is_one = path.contains(['^', '[', ']', '\\'])
         || path.ends_with('$')
         || REPETITIONS.iter().any(|repetition| path.contains(repetition));
     is_one.then_some((
         "looks like a regular expression, and paths are compared segment by segment",
-        "`{id}` stands for any one segment, as in /users/{id}, and `/*` at the end for everything below",
+        "write `{name}` for any one segment, as in /users/{id}, and `/*` at the end for everything below, as in /api/*",
     ))
 }
 
-fn no_slash(path: &str) -> Option<Wrong> {
-    (!path.starts_with('/')).then_some(("does not begin with `/`", "a path is what follows the host: /login or /api/*"))
+fn no_slash(path: &str) -> Option<PathProblem> {
+    (!path.starts_with('/')).then_some((
+        "does not begin with `/`",
+        if path == "*" {
+            "write /* for all paths, or remove `path`"
+        } else {
+            "write the path without scheme and host, such as /login or /api/*"
+        },
+    ))
 }
 
-fn outside_the_path(path: &str) -> Option<Wrong> {
+fn outside_the_path(path: &str) -> Option<PathProblem> {
     if path.split('/').any(|segment| segment.strip_suffix('?').is_some_and(is_parameter)) {
-        return Some(("has a segment that may be missing", "write both paths: [/users, /users/{id}]"));
+        return Some(("has an optional segment", "write both paths: [/users, /users/{id}]"));
     }
     if path.contains(['?', '#']) {
-        return Some((
-            "has a query or a fragment, which are no part of a path",
-            "leave out everything from `?` or `#` on",
-        ));
+        return Some(("contains a query or a fragment", "remove everything from `?` or `#` on"));
     }
     path.chars()
         .any(|c| c.is_control() || c.is_whitespace())
-        .then_some(("has spaces or control characters in it", "several paths are a list: [/login, /register]"))
+        .then_some(("contains spaces or control characters", "write several paths as a list: [/login, /register]"))
 }
 
-fn in_segment(segment: &str, is_last: bool) -> Option<Wrong> {
+fn in_segment(segment: &str, is_last: bool) -> Option<PathProblem> {
     Some(match segment {
-        "" if !is_last => {
-            ("has an empty segment", "paths are normalised before they are compared, so write one `/` only")
-        }
+        "" if !is_last => ("has an empty segment", "write a single `/`: paths are normalised before they are compared"),
         "." | ".." => {
-            ("has `.` or `..` in it", "paths are normalised before they are compared, so write the path that is meant")
+            ("contains a segment `.` or `..`", "write the resolved path: paths are normalised before they are compared")
         }
         "" | "*" => return None,
         _ if is_parameter(segment) => return None,
         _ if is_rest(segment) => {
-            ("has a parameter for several segments", "for everything below end the path with `/*`")
+            ("has a parameter for several segments", "write `/*` at the end to match everything below")
         }
         _ if segment.contains('*') => (
             "has a star within a segment",
-            "a star stands for a whole segment: /users/*/orders, or for everything below: /api/*",
+            "write a star as a whole segment, as in /users/*/orders, or `/*` at the end for everything below, as in /api/*",
         ),
         _ if segment.contains(['{', '}']) => braces(segment),
         _ if segment.contains(['<', '>']) => ("has a parameter in angle brackets", "write it in braces: /users/{id}"),
         _ if segment.starts_with(':') => (
             "has a parameter that is not a whole segment",
-            "`:id` has letters, digits, `_` and `-`, and stands for a whole segment; a colon itself is `%3A`",
+            "write `:id` as a whole segment, with letters, digits, `_` and `-`; write a colon itself as `%3A`",
         ),
         _ => return None,
     })
@@ -175,18 +177,18 @@ fn is_rest(segment: &str) -> bool {
         || segment.strip_suffix(['*', '+']).is_some_and(is_parameter)
 }
 
-fn braces(segment: &str) -> Wrong {
+fn braces(segment: &str) -> PathProblem {
     match segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
         Some(inner) if inner.contains(',') => {
-            ("has alternatives in it", "several paths are a list: [/login, /register]")
+            ("contains alternatives", "write several paths as a list: [/login, /register]")
         }
         Some(inner) if !inner.contains(['{', '}']) => (
             "has a parameter that is not just a name",
-            "a name has letters, digits, `_` and `-`, as in /users/{id}; it stands for any one segment",
+            "write a name of letters, digits, `_` and `-`, as in /users/{id}; it matches any one segment",
         ),
         _ => (
             "has a parameter within a segment",
-            "a parameter stands for a whole segment, as in /users/{id}; braces themselves are `%7B` and `%7D`",
+            "write a parameter as a whole segment, as in /users/{id}; write braces themselves as `%7B` and `%7D`",
         ),
     }
 }
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_have_no_port_and_one_star() {
+    fn hosts_with_ports_or_several_stars_are_refused() {
         for good in ["a", "api.example.com", "*.example.com", "[::1]", "10.0.0.1"] {
             assert!(is_good(|top, host| top.host(host), good), "{good}");
         }
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_those_of_http() {
+    fn header_names_must_be_tokens() {
         assert!(is_good(|top, name| top.header(name), "x-user-id"));
         for bad in ["", "x user", "x:y", "ü", "a\n", "(a)"] {
             assert!(!is_good(|top, name| top.header(name), bad), "{bad:?}");
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_names_stars_and_parameters_as_whole_segments() {
+    fn names_stars_and_parameters_are_accepted_as_whole_segments() {
         for good in [
             "/",
             "/a",
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_never_match_is_refused_with_its_reason() {
+    fn patterns_that_never_match_are_refused_with_a_reason() {
         for (bad, expected) in [
             ("", "does not begin"),
             ("a", "does not begin"),
@@ -278,7 +280,7 @@ mod tests {
             ("/a/{rest:path}", "several segments"),
             ("/a/:rest*", "several segments"),
             ("/a/:rest+", "several segments"),
-            ("/a/:id?", "may be missing"),
+            ("/a/:id?", "an optional segment"),
             ("/a/{id:int}", "not just a name"),
             ("/a/{}", "not just a name"),
             ("/a-{id}", "within a segment"),

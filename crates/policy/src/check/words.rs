@@ -1,34 +1,34 @@
-//! How a policy's own words are repeated in a message about it, and which known word was meant by another.
+//! Quotes texts of a policy in messages, and finds the known word nearest to a misspelt one.
 
-/// Longer texts are cut.
+/// The longest text that is quoted in full. Longer texts are cut.
 const MAX_CHARS: usize = 60;
 
-/// The text in backticks: cut where it is long, and with nothing in it that would move a terminal.
+/// Quotes a text in backticks. Cuts a long text, and replaces characters that would control a terminal.
 pub(crate) fn quoted(text: &str) -> String {
     let cut = text.chars().nth(MAX_CHARS).is_some();
     let shown: String = text.chars().take(MAX_CHARS).map(printable).collect();
     format!("`{shown}{}`", if cut { "…" } else { "" })
 }
 
-/// `a`, `b` or `c`
+/// Quotes and joins words: `a`, `b` or `c`.
 pub(crate) fn either<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     joined(&all_quoted(words), "or")
 }
 
-/// `a`, `b` and `c`
+/// Quotes and joins words: `a`, `b` and `c`.
 pub(crate) fn all_of<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     joined(&all_quoted(words), "and")
 }
 
-/// The character, or a sign in place of one that is not for showing: control
-/// characters, and those that turn the direction of text or take no room.
+/// Returns the character, or U+FFFD in place of one that must not be shown: control characters, characters that change
+/// the direction of text, and characters without width.
 pub(crate) fn printable(c: char) -> char {
     let hidden = matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
     if c.is_control() || hidden { '\u{fffd}' } else { c }
 }
 
-/// `a`, `b` or `c` with the word for `or`.
+/// Joins words with commas, and with `last_word` before the last.
 pub(crate) fn joined(words: &[String], last_word: &str) -> String {
     match words {
         [] => String::new(),
@@ -41,45 +41,45 @@ fn all_quoted<'w>(words: impl IntoIterator<Item = &'w str>) -> Vec<String> {
     words.into_iter().map(quoted).collect()
 }
 
-/// More candidates are not looked at: a hint is not worth the time.
+/// The most candidates that are compared. A hint is not worth more time.
 const MAX_CANDIDATES: usize = 200;
-/// Longer words are nobody's typing mistake.
+/// The longest word that is compared. Longer words are not typing mistakes.
 const MAX_WORD_CHARS: usize = 40;
 
-/// The known word that is nearest to `word`, if one is near.
+/// Returns the known word that is nearest to `word`, if one is near enough.
 pub(crate) fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     let word = folded(word)?;
     let most = (word.len() / 3).max(1);
     known
         .into_iter()
         .take(MAX_CANDIDATES)
-        .filter_map(|candidate| Some((farness(&word, &folded(candidate)?), candidate)))
+        .filter_map(|candidate| Some((word_distance(&word, &folded(candidate)?), candidate)))
         .filter(|(distance, _)| *distance <= most)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// `did you mean ..?`, or nothing where no known word is near.
+/// Returns `did you mean ..?`, or an empty text if no known word is near.
 pub(crate) fn did_you_mean<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> String {
-    nearest(word, known).map_or_else(String::new, |meant| format!("did you mean {}?", quoted(meant)))
+    nearest(word, known).map_or_else(String::new, |near| format!("did you mean {}?", quoted(near)))
 }
 
-/// Case does not count, nor which of `-`, `_` and space stands between words.
+/// Lower-cases a word and replaces `_` and space by `-`. Returns `None` for a long word.
 fn folded(word: &str) -> Option<Vec<char>> {
     let chars = || word.chars().flat_map(char::to_lowercase);
     (chars().take(MAX_WORD_CHARS + 1).count() <= MAX_WORD_CHARS)
         .then(|| chars().map(|c| if matches!(c, '_' | ' ') { '-' } else { c }).collect())
 }
 
-/// A word of the candidate's own, such as the `ip` of `client_ip`, is as near as one letter.
-fn farness(word: &[char], candidate: &[char]) -> usize {
+/// The edit distance, and at most 1 for a whole part of the candidate, such as the `ip` of `client_ip`.
+fn word_distance(word: &[char], candidate: &[char]) -> usize {
     let is_part = word.len() > 1 && candidate.split(|c| *c == '-').any(|part| part == word);
-    let distance = distance(word, candidate);
+    let distance = edit_distance(word, candidate);
     if is_part { distance.min(1) } else { distance }
 }
 
-/// How many letters must be inserted, left out, replaced or swapped with their neighbour.
-fn distance(a: &[char], b: &[char]) -> usize {
+/// The number of letters to insert, delete, replace or swap with their neighbour (optimal string alignment).
+fn edit_distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
     for i in 1..=a.len() {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_read_as_sentences() {
+    fn words_are_quoted_and_joined() {
         assert_eq!(either(["a"]), "`a`");
         assert_eq!(either(["a", "b"]), "`a` or `b`");
         assert_eq!(all_of(["a", "b", "c"]), "`a`, `b` and `c`");
@@ -110,15 +110,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_reaches_the_terminal_raw() {
+    fn control_characters_are_replaced_and_long_texts_cut() {
         assert_eq!(quoted("a\u{1b}[31m\u{202e}b"), "`a\u{fffd}[31m\u{fffd}b`");
         assert_eq!(quoted(&"x".repeat(1000)).chars().count(), 63);
     }
 
     #[test]
-    fn what_is_near_is_found() {
+    fn nearest_known_word_is_found() {
         let known = ["limit", "tiers", "concurrency", "on_limit", "token-bucket"];
-        for (word, meant) in [
+        for (word, expected) in [
             ("limt", Some("limit")),
             ("ilmit", Some("limit")),
             ("Limit", Some("limit")),
@@ -129,12 +129,12 @@ mod tests {
             ("xyz", None),
             ("", None),
         ] {
-            assert_eq!(nearest(word, known), meant, "{word}");
+            assert_eq!(nearest(word, known), expected, "{word}");
         }
     }
 
     #[test]
-    fn absurd_words_have_no_neighbour() {
+    fn overlong_words_are_not_compared() {
         let long = "limit".repeat(100_000);
         assert_eq!(nearest(&long, ["limit"]), None);
         assert_eq!(nearest("limit", [long.as_str()]), None);

@@ -1,27 +1,28 @@
-//! Who is treated before any rule.
+//! The access lists `deny` and `allow`, which are checked before any rule.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::compiled::address::carried;
+use crate::compiled::address::embedded_v4;
 use crate::compiled::address::networks::{NetworkMap, unmapped};
-use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, RequestValues};
-use crate::compiled::key::key_bytes::Keys;
+use crate::compiled::identity::{CLIENT_IP, IdentityId, IdentityTable, RequestValues};
+use crate::compiled::key::key_bytes::KeyBuffer;
 use crate::compiled::matching::conditions::{Pattern, TextMap};
 use crate::model::AccessList;
 
-/// A compiled list.
+/// A compiled access list.
 #[derive(Debug)]
 pub(super) struct CompiledAccess {
-    /// Whether it grants something. Then an address is compared as it was sent; else also as what it carries.
-    grants: bool,
+    /// Whether the list exempts clients. An address is then compared as it was sent only; otherwise, its embedded IPv4
+    /// address is compared, too.
+    exempts: bool,
     networks: NetworkMap<Option<IpNet>>,
     identities: Vec<(IdentityId, TextMap<Option<Pattern>>)>,
 }
 
 impl CompiledAccess {
-    pub(super) fn compile(list: &AccessList, grants: bool, identities: &mut Identities) -> CompiledAccess {
+    pub(super) fn compile(list: &AccessList, exempts: bool, identities: &mut IdentityTable) -> CompiledAccess {
         let mut networks = NetworkMap::new();
         for network in &list.client_ip {
             *networks.entry(*network) = Some(unmapped(*network));
@@ -34,33 +35,34 @@ impl CompiledAccess {
             }
             (id, map)
         };
-        CompiledAccess { grants, networks, identities: list.identities.iter().map(by_identity).collect() }
+        CompiledAccess { exempts, networks, identities: list.identities.iter().map(by_identity).collect() }
     }
 
-    /// Whether the client is meant. Networks are asked about the whole address, not about its group.
+    /// Whether the list contains the client. Networks are compared with the whole address, not with its prefix.
     #[inline]
-    pub(super) fn means(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
+    pub(super) fn contains(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
         self.network(values).is_some() || self.entry(values, route).is_some()
     }
 
-    /// The entry that means the client, in words.
+    /// Returns the entry that matches the client, as text.
     pub(super) fn entry_text(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> Option<String> {
         if let Some(network) = self.network(values) {
             return Some(format!("client_ip {network}"));
         }
         let (id, pattern) = self.entry(values, route)?;
-        let only = pattern.only.map_or_else(String::new, |only| format!("{}=", values.identities.known(only).name));
+        let only = pattern.only.map_or_else(String::new, |only| format!("{}=", values.identities.get(only).name));
         let text = &pattern.text;
         let of = pattern.only.unwrap_or(id);
-        let shown = if text.is_wildcard() { text.0.clone() } else { values.identities.shown(of, text.0.as_bytes()) };
-        Some(format!("{} {only}{shown}", values.identities.known(id).name))
+        let shown =
+            if text.is_wildcard() { text.0.clone() } else { values.identities.display_value(of, text.0.as_bytes()) };
+        Some(format!("{} {only}{shown}", values.identities.get(id).name))
     }
 
-    /// The value for which the client is meant, as keys show it.
-    pub(super) fn value_meant(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> Option<Keys> {
+    /// Returns the value by which the list contains the client, as it is written in keys.
+    pub(super) fn matched_value(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> Option<KeyBuffer> {
         let (id, _) = self.entry(values, route)?;
         let found = values.find(id, route)?;
-        let mut value = Keys::new();
+        let mut value = KeyBuffer::new();
         values.identities.push_value(&mut value, found.id, found.text);
         Some(value)
     }
@@ -69,8 +71,8 @@ impl CompiledAccess {
         self.networks.is_empty() && self.identities.is_empty()
     }
 
-    /// The identities that it asks for.
-    pub(super) fn asked(&self) -> impl Iterator<Item = IdentityId> {
+    /// Returns the identities that the list uses.
+    pub(super) fn identities_in_use(&self) -> impl Iterator<Item = IdentityId> {
         let networks = (!self.networks.is_empty()).then_some(CLIENT_IP);
         self.identities.iter().map(|(id, _)| *id).chain(networks)
     }
@@ -80,20 +82,20 @@ impl CompiledAccess {
             return None;
         }
         let client = values.client()?;
-        let carried = carried(client).filter(|_| !self.grants).map(IpAddr::V4);
+        let embedded = embedded_v4(client).filter(|_| !self.exempts).map(IpAddr::V4);
         self.networks
             .find(client)
-            .chain(carried.into_iter().flat_map(|address| self.networks.find(address)))
+            .chain(embedded.into_iter().flat_map(|address| self.networks.find(address)))
             .find_map(|network| *network)
     }
 
-    /// The identity and the pattern by which the client is meant. A value that cannot be used is in no list.
+    /// Returns the identity and the pattern that match the client. An unusable value is in no list.
     fn entry(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> Option<(IdentityId, &Pattern)> {
         self.identities.iter().find_map(|(id, map)| {
             let found = values.find_usable(*id, route)?;
             let in_list = |value: &[u8]| map.find(found.id, value).find_map(Option::as_ref);
             let pattern = match values.as_sent(found) {
-                Some(sent) if self.grants => in_list(&sent),
+                Some(sent) if self.exempts => in_list(&sent),
                 Some(sent) => in_list(&sent).or_else(|| in_list(found.text)),
                 None => in_list(found.text),
             };

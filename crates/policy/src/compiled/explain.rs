@@ -1,9 +1,9 @@
-//! A request explained: which rules match it, and why the others do not.
+//! Explanations of requests: which rules match, and why the others do not.
 
 use std::net::IpAddr;
 
-use crate::compiled::identity::{Found, RequestValues};
-use crate::compiled::key::key_bytes::Keys;
+use crate::compiled::identity::{FoundValue, RequestValues};
+use crate::compiled::key::key_bytes::KeyBuffer;
 use crate::compiled::matching::NoKey;
 use crate::compiled::matching::matcher::Index;
 use crate::compiled::{Access, CompiledPolicy, CompiledRule, lossy};
@@ -11,46 +11,46 @@ use crate::model::{Condition, TextPattern};
 use crate::promise::words::networks;
 use crate::request::Request;
 
-/// What a plan makes of a request, and why.
+/// How a policy treats a request, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// How it fares before any limit: a rule that denies counts here as a list does.
+    /// The outcome before any limit. A rule that denies has the same effect here as an access list.
     pub access: Access,
-    /// The entry of a list that decided, such as `client_ip 192.0.2.0/24`, or the rule that denies, as `rule NAME`.
+    /// The deciding entry of an access list, such as `client_ip 192.0.2.0/24`, or the rule that denies, as `rule NAME`.
     pub decided_by: Option<String>,
-    /// Whose request it is taken for, by address.
+    /// The client's address.
     pub client_ip: Option<IpAddr>,
-    /// The path in its first reading, the most resolved one; `None` where it is not known.
+    /// The path in its first reading, the most resolved one; `None` if it is unknown.
     pub path: Option<String>,
-    /// All readings of the path, that one first: what limits applies in any of them, what exempts only in all.
+    /// All readings of the path, beginning with `path`: limits apply in any of them, exemptions only in all.
     pub readings: Vec<String>,
-    /// The identities that are present, by name, with their values.
+    /// The names and values of the identities that are present.
     pub identities: Vec<(String, String)>,
-    /// The tier.
+    /// The client's tier.
     pub tier: Option<String>,
-    /// Each rule in turn. Empty where a list decides.
+    /// All rules, in the order of the policy. Empty if an access list decides.
     pub rules: Vec<ExplainedRule>,
 }
 
 /// One rule of an [`Explanation`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedRule {
-    /// Its position among [`CompiledPolicy::rules`](crate::CompiledPolicy::rules).
+    /// The rule's position among [`CompiledPolicy::rules`](crate::CompiledPolicy::rules).
     pub rule: u32,
-    /// Its name.
+    /// The rule's name.
     pub name: String,
-    /// Whether it applies.
+    /// Whether the rule applies, and how.
     pub outcome: RuleOutcome,
 }
 
 /// Whether a rule applies, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleOutcome {
-    /// It does.
+    /// The rule applies.
     Applies(Application),
-    /// It does not.
+    /// The rule does not apply.
     NotApplied {
-        /// Why, in words.
+        /// The reason, as text.
         reason: String,
     },
 }
@@ -58,53 +58,53 @@ pub enum RuleOutcome {
 /// How a rule applies to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Application {
-    /// The key; empty where everybody is counted together.
+    /// The key; empty if the rule counts all clients together.
     pub key: String,
-    /// Other keys that are charged as well, because the path read in another way gives another part of it.
+    /// Further keys that are charged, because another reading of the path yields another part of the key.
     pub more_keys: Vec<String>,
-    /// The reading of the path in which it applies, where there are several.
+    /// The reading of the path in which the rule applies, if there are several.
     pub read_as: Option<String>,
-    /// The quotas, as positions among [`CompiledPolicy::quotas`](crate::CompiledPolicy::quotas). None: unlimited.
+    /// The positions of the quotas among [`CompiledPolicy::quotas`](crate::CompiledPolicy::quotas); empty if unlimited.
     pub quotas: Vec<u32>,
-    /// Whether the rule denies the request. Nothing is charged then.
+    /// Whether the rule denies the request. It then charges nothing.
     pub denies: bool,
-    /// What the request costs.
+    /// The cost of the request.
     pub cost: u64,
-    /// The pattern that the path matched.
+    /// The pattern that the path matches.
     pub route: Option<String>,
-    /// Where the grant comes from.
+    /// The origin of the grant.
     pub grant: GrantSource,
 }
 
-/// Where a grant comes from.
+/// The origin of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GrantSource {
-    /// It is the rule's own, the same for everybody.
+    /// The rule's own limit, which is the same for all clients.
     Rule,
-    /// It is that of this tier.
+    /// The limit of this tier.
     Tier(String),
-    /// It is that of an override for this pattern.
+    /// The override for this pattern.
     Override(String),
 }
 
 impl Application {
-    /// Whether it passes, and nothing is charged.
+    /// Whether the request passes the rule without a charge.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.quotas.is_empty() && !self.denies
     }
 }
 
-/// What the rules make of one reading of the path.
-struct Reading {
+/// The rules that match in one reading of the path.
+struct MatchedReading {
     /// The rules whose conditions hold, in order.
     matching: Vec<u32>,
-    /// The rules that are replaced, each with the one that does it.
+    /// The rules that are replaced, each with the rule that replaces it.
     replaced: Vec<(u32, u32)>,
 }
 
 impl CompiledPolicy {
-    /// Which rules a request matches, and why, for people.
+    /// Explains which rules a request matches, and why, as text for operators.
     #[must_use]
     pub fn explain(&self, request: &Request<'_>) -> Explanation {
         let mut values = self.values(request);
@@ -122,7 +122,7 @@ impl CompiledPolicy {
         let rules = if refused.is_some() { Vec::new() } else { rules };
         let mut readings: Vec<String> = Vec::new();
         for reading in (0..values.reading_count()).rev() {
-            self.read_as(&mut values, reading);
+            self.select_reading(&mut values, reading);
             readings.extend(values.path().map(|path| lossy(&path.bytes)));
         }
         readings.reverse();
@@ -132,7 +132,7 @@ impl CompiledPolicy {
             client_ip: values.client(),
             path: readings.first().cloned(),
             readings,
-            identities: self.present(&values),
+            identities: self.present_identities(&values),
             tier: values.tier().map(|tier| self.identities.tiers.name(tier).to_owned()),
             rules,
         }
@@ -143,9 +143,9 @@ impl CompiledPolicy {
         denies && !self.rules[rule.rule as usize].shadow
     }
 
-    /// The identity whose token cannot be used, in words, if a rule refuses such.
+    /// Returns the identity whose token is unusable, as text, if a rule refuses such tokens.
     fn refused_token(&self, values: &mut RequestValues<'_>) -> Option<String> {
-        let mut keys = Keys::new();
+        let mut keys = KeyBuffer::new();
         let refused = (0..values.reading_count()).find_map(|reading| {
             let mut matching = self.matching_in(reading, values).matching.into_iter();
             matching.find_map(|rule| match self.write_key(rule, values, &mut keys) {
@@ -153,79 +153,83 @@ impl CompiledPolicy {
                 Ok(()) | Err(NoKey::Absent(_)) => None,
             })
         });
-        refused.map(|id| format!("{}: its token cannot be used", self.identities.known(id).name))
+        refused.map(|id| format!("{}: its token is unusable", self.identities.get(id).name))
     }
 
-    /// The entry of a list that decides by this reading of the path.
+    /// Returns the entry of the access list that decides in this reading of the path.
     fn decided_by(&self, access: Access, reading: usize, values: &mut RequestValues<'_>) -> Option<String> {
         let list = match access {
             Access::Denied => &self.deny,
             Access::Allowed => &self.allow,
             Access::Rules | Access::Unauthorized => return None,
         };
-        self.read_as(values, reading);
+        self.select_reading(values, reading);
         list.entry_text(values, self.matcher.any_route(&values.routes))
     }
 
     fn explain_rules(&self, values: &mut RequestValues<'_>) -> Vec<ExplainedRule> {
-        let readings: Vec<Reading> =
+        let readings: Vec<MatchedReading> =
             (0..values.reading_count()).map(|reading| self.matching_in(reading, values)).collect();
-        let explained = |(at, rule): (u32, &CompiledRule)| ExplainedRule {
-            rule: at,
+        let explained = |(index, rule): (u32, &CompiledRule)| ExplainedRule {
+            rule: index,
             name: rule.name.to_string(),
-            outcome: self.outcome(at, values, &readings),
+            outcome: self.outcome(index, values, &readings),
         };
         (0..).zip(&self.rules).map(explained).collect()
     }
 
-    fn matching_in(&self, reading: usize, values: &mut RequestValues<'_>) -> Reading {
-        self.read_as(values, reading);
-        let mut reading = Reading { matching: Vec::new(), replaced: Vec::new() };
-        self.matcher.each(&self.rules, values, |rule| reading.matching.push(rule));
+    fn matching_in(&self, reading: usize, values: &mut RequestValues<'_>) -> MatchedReading {
+        self.select_reading(values, reading);
+        let mut reading = MatchedReading { matching: Vec::new(), replaced: Vec::new() };
+        self.matcher.for_each_match(&self.rules, values, |rule| reading.matching.push(rule));
         for rule in &reading.matching {
-            // A rule replaces others where it has its key.
+            // A rule replaces others only if its key is present.
             let others = self.replaced_by(*rule, values);
-            if !others.is_empty() && self.write_key(*rule, values, &mut Keys::new()).is_ok() {
+            if !others.is_empty() && self.write_key(*rule, values, &mut KeyBuffer::new()).is_ok() {
                 reading.replaced.extend(others.iter().map(|other| (*other, *rule)));
             }
         }
         reading
     }
 
-    /// What limits applies in any reading, what replaces it must be there in all of them.
-    fn outcome(&self, rule: u32, values: &mut RequestValues<'_>, readings: &[Reading]) -> RuleOutcome {
+    /// Returns the outcome of a rule over all readings: it applies if it does in any of them, and is replaced only if
+    /// it is in all of them.
+    fn outcome(&self, rule: u32, values: &mut RequestValues<'_>, readings: &[MatchedReading]) -> RuleOutcome {
         let mut applied: Option<Application> = None;
-        let mut why_not = None;
+        let mut reason_absent = None;
         for number in 0..readings.len() {
             if readings[number].matching.binary_search(&rule).is_err() {
                 continue;
             }
-            self.read_as(values, number);
+            self.select_reading(values, number);
             match self.application(rule, values) {
                 Ok(mut application) => {
                     let path = values.path().filter(|_| readings.len() > 1);
                     application.read_as = path.map(|path| lossy(&path.bytes));
                     self.join_application(rule, &mut applied, application);
                 }
-                Err(reason) => why_not = why_not.or(Some(reason)),
+                Err(reason) => reason_absent = reason_absent.or(Some(reason)),
             }
         }
-        let replaced_in = |reading: &Reading| reading.replaced.iter().find(|(replaced, _)| *replaced == rule).copied();
+        let replaced_in =
+            |reading: &MatchedReading| reading.replaced.iter().find(|(replaced, _)| *replaced == rule).copied();
         let is_replaced = readings.iter().all(|reading| replaced_in(reading).is_some());
-        let by =
-            readings.iter().find_map(replaced_in).filter(|_| is_replaced && (applied.is_some() || why_not.is_some()));
+        let by = readings
+            .iter()
+            .find_map(replaced_in)
+            .filter(|_| is_replaced && (applied.is_some() || reason_absent.is_some()));
         match (by, applied) {
             (Some((_, by)), _) => RuleOutcome::NotApplied { reason: format!("replaced by `{}`", self.name(by)) },
             (None, Some(application)) => RuleOutcome::Applies(application),
             (None, None) => {
-                self.read_as(values, 0);
-                let reason = why_not.or_else(|| self.failing(rule, values));
+                self.select_reading(values, 0);
+                let reason = reason_absent.or_else(|| self.failing(rule, values));
                 RuleOutcome::NotApplied { reason: reason.unwrap_or_else(|| "its conditions do not hold".to_owned()) }
             }
         }
     }
 
-    /// The first reading counts, but one that limits before one that does not.
+    /// Joins the application of a rule in a further reading. The first reading that limits decides, else the first.
     fn join_application(&self, rule: u32, applied: &mut Option<Application>, other: Application) {
         match applied {
             Some(first) if !first.is_unlimited() => {
@@ -243,12 +247,12 @@ impl CompiledPolicy {
         &self.rules[rule as usize].name
     }
 
-    /// How a rule applies whose conditions hold, or why it does not.
+    /// Returns how a rule applies whose conditions hold, or why it does not.
     fn application(&self, rule: u32, values: &RequestValues<'_>) -> Result<Application, String> {
-        let mut keys = Keys::new();
+        let mut keys = KeyBuffer::new();
         let action = &self.rules[rule as usize].action;
         if let Err(NoKey::Absent(id) | NoKey::Refused(id)) = self.write_key(rule, values, &mut keys) {
-            return Err(format!("identity `{}` is absent", self.identities.known(id).name));
+            return Err(format!("identity `{}` is absent", self.identities.get(id).name));
         }
         let chosen = self.grant(rule, values, &keys);
         Ok(Application {
@@ -257,24 +261,24 @@ impl CompiledPolicy {
             read_as: None,
             quotas: chosen.quotas.to_vec(),
             denies: self.rules[rule as usize].deny,
-            cost: action.cost.of_values(values),
+            cost: action.cost.for_values(values),
             route: self.matcher.route(rule, &values.routes).map(lossy),
             grant: action.grants.source(&chosen, &self.identities.tiers),
         })
     }
 
-    /// The first condition that does not hold, in words.
+    /// Returns the first condition that does not hold, as text.
     fn failing(&self, rule: u32, values: &RequestValues<'_>) -> Option<String> {
         let conditions = &self.rules[rule as usize].conditions;
         let when = &self.rules[rule as usize].when;
-        if let Some(index) = self.matcher.failing(rule, values) {
+        if let Some(index) = self.matcher.failing_index(rule, values) {
             let descriptor = values.request.descriptor;
             return Some(match index {
                 Index::Domains(_) => {
                     let domain = descriptor.map_or("", |descriptor| descriptor.domain);
                     not_among("domain", domain.as_bytes(), &when.domains)
                 }
-                Index::Entries(entries) => entries.failed(rule, descriptor),
+                Index::Entries(entries) => entries.mismatch(rule, descriptor),
                 Index::Methods(_) => not_among("method", &values.method, &when.methods),
                 Index::Hosts(_) => not_among("host", values.host.as_deref().unwrap_or_default(), &when.hosts),
                 _ => {
@@ -288,13 +292,13 @@ impl CompiledPolicy {
         let identities = when.identities.iter().map(|(name, condition)| (format!("identity `{name}`"), condition));
         for ((id, test), (what, condition)) in conditions.tests.iter().zip(headers.chain(identities)) {
             if !values.passes(*id, test, route) {
-                let value = values.find(*id, route).map(|found| self.shown(found));
-                return Some(failed(&what, condition, value.as_deref()));
+                let value = values.find(*id, route).map(|found| self.display_value(found));
+                return Some(mismatch(&what, condition, value.as_deref()));
             }
         }
         if !conditions.is_from(values.client()) {
             let client = values.client().map_or_else(
-                || "the client's address is not known".to_owned(),
+                || "the client's address is unknown".to_owned(),
                 |client| format!("client_ip is {client}"),
             );
             let relation = if conditions.outside { "which is in" } else { "not in" };
@@ -304,26 +308,26 @@ impl CompiledPolicy {
         None
     }
 
-    /// A value as it may be shown.
-    fn shown(&self, found: Found<'_>) -> String {
+    /// Returns a value as it may be displayed: a credential as its hash.
+    fn display_value(&self, found: FoundValue<'_>) -> String {
         match found.unusable {
-            Some(reason) => reason.in_words().to_owned(),
-            None => self.identities.shown(found.id, found.text),
+            Some(reason) => reason.description().to_owned(),
+            None => self.identities.display_value(found.id, found.text),
         }
     }
 
-    /// The identities that are there. The pattern that matched is the most specific one of any rule.
-    fn present(&self, values: &RequestValues<'_>) -> Vec<(String, String)> {
+    /// Returns the identities that are present. For `route`, this is the most specific matching pattern of any rule.
+    fn present_identities(&self, values: &RequestValues<'_>) -> Vec<(String, String)> {
         let route = self.matcher.any_route(&values.routes);
-        let present = |id| Some((self.identities.known(id).name.clone(), self.shown(values.find(id, route)?)));
+        let present = |id| Some((self.identities.get(id).name.clone(), self.display_value(values.find(id, route)?)));
         self.identities.named().filter_map(present).collect()
     }
 }
 
-/// `method is GET, not POST`; `path /x is not among /a, /b`.
+/// Formats a mismatch: `method is GET, not POST` or `path /x is not among /a, /b`.
 fn not_among(what: &str, value: &[u8], wanted: &[String]) -> String {
     if value.is_empty() {
-        return format!("{what} is not known");
+        return format!("{what} is unknown");
     }
     match wanted {
         [only] => format!("{what} is {}, not {only}", lossy(value)),
@@ -331,8 +335,8 @@ fn not_among(what: &str, value: &[u8], wanted: &[String]) -> String {
     }
 }
 
-/// Why a value does not meet a condition.
-fn failed(what: &str, condition: &Condition, value: Option<&str>) -> String {
+/// Formats why a value does not meet a condition.
+fn mismatch(what: &str, condition: &Condition, value: Option<&str>) -> String {
     match (value, condition) {
         (None, _) => format!("{what} is absent"),
         (Some(_), Condition::Absent) => format!("{what} is present"),

@@ -2,73 +2,72 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-/// Something a client can be known by.
+/// A property of a request that rules count by, such as a user or an API key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Identity {
     /// The name that rules use.
     pub name: String,
-    /// Where its value is found.
+    /// The source of its values.
     pub source: IdentitySource,
-    /// Somebody in front has made sure that clients cannot choose it freely.
+    /// Whether a gateway or proxy in front ensures that clients cannot choose the value freely.
     pub trusted: bool,
-    /// What happens where a token is present and cannot be used.
+    /// What happens to a request with an invalid token.
     pub on_invalid: OnInvalid,
-    /// Its values are credentials: they become keys only as hashes, see [`Policy::secret_key`](super::Policy).
-    /// Values of some sources are in any case, see [`IdentitySource::is_always_secret`].
+    /// Whether the values are credentials, which are stored only as hashes: see
+    /// [`Policy::secret_key`](super::Policy::secret_key). Values of some sources always are:
+    /// [`IdentitySource::is_always_secret`].
     pub secret: bool,
 }
 
 impl Identity {
-    /// An identity that clients can choose freely.
+    /// Creates an identity that is neither trusted nor secret.
     #[must_use]
     pub fn new(name: &str, source: IdentitySource) -> Identity {
         Identity { name: name.to_owned(), source, trusted: false, on_invalid: OnInvalid::default(), secret: false }
     }
 
-    /// Whether its values become keys only as hashes.
+    /// Whether its values are stored only as hashes.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.secret || self.source.is_always_secret()
     }
 }
 
-/// What happens to a request whose token is present and cannot be used: it is
-/// forged, expired, too long, or no token at all.
+/// What happens to a request whose token is present and invalid: forged, expired, too long, or malformed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnInvalid {
-    /// It is counted under the client's address, among keys that no valid value has.
+    /// The request is counted under the client's address, with keys that no valid value has.
     #[default]
     Count,
-    /// It is refused, with the status 401, by every rule that counts by the identity.
+    /// Every rule that counts by the identity refuses the request, with the status 401.
     Refuse,
-    /// The identity is absent.
+    /// The identity is treated as absent.
     Absent,
 }
 
-/// Where the value of an identity is found. What is absent there is absent.
+/// The source of the values of an identity. A request without a value there lacks the identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentitySource {
-    /// The address at the other end of the connection, whoever that speaks for.
+    /// The address of the connection's peer, without regard to forwarding headers.
     Peer,
-    /// A request header. Where it occurs several times, the first line counts.
+    /// A request header. If it occurs several times, the first line is used.
     Header(String),
-    /// A cookie, decoded. The first of several.
+    /// A cookie, decoded. If it occurs several times, the first one is used.
     Cookie(String),
-    /// A segment of the normalised path, counted from 1: of `/v1/users/7` the third is `7`.
+    /// A segment of the normalised path, counted from 1: segment 3 of `/v1/users/7` is `7`.
     PathSegment(usize),
-    /// A query parameter, decoded. The first of several.
+    /// A query parameter, decoded. If it occurs several times, the first one is used.
     Query(String),
     /// The token of `Authorization: Bearer`.
     Bearer,
-    /// A claim of the token of `Authorization: Bearer`. A token that is not
-    /// signed as it should be has no claims, unless the identity is `trusted`:
-    /// then somebody in front has verified it.
+    /// A claim of the token of `Authorization: Bearer`. Claims are read only from a token with a valid signature, or
+    /// from any token if the identity is `trusted`: then a gateway in front has verified it.
     Jwt(String),
-    /// The same for everybody.
+    /// A fixed value, the same for all requests.
     Value(String),
-    /// Only what the caller of a limiter or of the service says it is.
+    /// The value that the caller of the limiter or of the service sets.
     Given,
-    /// The first of these identities that is present, kept apart by name.
+    /// The first of these identities that is present. Equal values of different identities have different counters.
     First(Vec<String>),
 }
 
@@ -76,7 +75,7 @@ pub enum IdentitySource {
 const CREDENTIAL_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
 impl IdentitySource {
-    /// Whether values from here are credentials, whatever the policy says.
+    /// Whether the values of this source are always credentials, whatever [`Identity::secret`] is.
     #[must_use]
     pub fn is_always_secret(&self) -> bool {
         match self {
@@ -92,16 +91,16 @@ pub(crate) fn is_credential_header(name: &str) -> bool {
     CREDENTIAL_HEADERS.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// How the client's address is found, and what part of it counts.
+/// How the client's address is determined, and which part of it is the identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIp {
-    /// Who is believed when they say for whom they speak.
+    /// The proxies that are trusted to forward the client's address.
     pub trusted_proxies: Vec<IpNet>,
-    /// In which field they say it.
+    /// The header in which they forward it.
     pub forwarded_by: ForwardedBy,
-    /// The bits of an IPv6 address that tell clients apart.
+    /// The prefix length of IPv6 addresses. Addresses with the same prefix are one client.
     pub ipv6_prefix: u8,
-    /// The bits of an IPv4 address that tell clients apart.
+    /// The prefix length of IPv4 addresses. Addresses with the same prefix are one client.
     pub ipv4_prefix: u8,
 }
 
@@ -110,105 +109,105 @@ impl Default for ClientIp {
         ClientIp {
             trusted_proxies: Vec::new(),
             forwarded_by: ForwardedBy::XForwardedFor,
-            // A provider hands every customer at least a /64.
+            // A provider assigns at least a /64 to every customer.
             ipv6_prefix: 64,
             ipv4_prefix: 32,
         }
     }
 }
 
-/// Where proxies say for whom they speak.
+/// The header in which proxies forward the client's address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardedBy {
-    /// `X-Forwarded-For`, all its lines as one list.
+    /// `X-Forwarded-For`. Several lines form one list.
     #[default]
     XForwardedFor,
     /// `Forwarded` (RFC 7239).
     Forwarded,
 }
 
-/// Which tier a client belongs to.
+/// How a client's tier is determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tier {
-    /// Where the tier is found.
+    /// The source of the tier.
     pub source: TierSource,
-    /// The tier of everybody whose tier is absent or not known.
+    /// The tier of clients whose tier is absent or unknown.
     pub default: String,
-    /// Somebody in front has made sure that clients cannot choose it freely.
+    /// Whether a gateway or proxy in front ensures that clients cannot choose the tier freely.
     pub trusted: bool,
 }
 
-/// Where a tier is found.
+/// The source of a tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TierSource {
-    /// The value of an identity's source is the tier: a header, a claim, a cookie.
+    /// A value of the request is the tier: a header, a claim, a cookie.
     Direct(IdentitySource),
-    /// The tier is written down beside the value of another identity.
+    /// A table assigns tiers to the values of an identity.
     Listed {
-        /// That identity's name.
+        /// The name of the identity.
         by: String,
-        /// Values and tiers.
+        /// The values, with their tiers.
         tiers: Vec<(String, String)>,
     },
 }
 
-/// More keys than this are not taken: a token that does not say which one signed it is tried with each.
+/// The most keys that verify tokens. A token without a `kid` is tried with each of them.
 pub const MAX_JWT_KEYS: usize = 16;
 
-/// With what the signatures of tokens are verified.
+/// The keys that verify the signatures of tokens, and the required claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtSettings {
-    /// The keys; a token needs one of them.
+    /// The keys. A token must be signed with one of them.
     pub keys: Vec<JwtKey>,
-    /// Who must have issued it.
+    /// The required issuer (`iss`).
     pub issuer: Option<String>,
-    /// For whom it must have been issued.
+    /// The required audience (`aud`).
     pub audience: Option<String>,
 }
 
-/// One key that signatures are verified with.
+/// A key that verifies the signatures of tokens.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JwtKey {
-    /// Its name, as tokens say it (`kid`). A token that names another key is not tried with this one; a key without a
-    /// name is tried with every token of its algorithm.
+    /// The key ID in the header of tokens (`kid`). The key is not tried with a token that has another key ID. A key
+    /// without an ID is tried with every token of its algorithm.
     pub kid: Option<String>,
-    /// The only algorithm that it is for.
+    /// The only algorithm of the key.
     pub algorithm: JwtAlgorithm,
     /// The key itself.
     pub key: KeyMaterial,
 }
 
-/// A key as it is written down.
+/// The representation of a key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum KeyMaterial {
-    /// The shared secret, or a public key in PEM, as the algorithm has it.
+    /// The shared secret or the public key in PEM, depending on the algorithm.
     Written(Vec<u8>),
-    /// A public key for RSA: modulus and exponent.
+    /// An RSA public key.
     Rsa {
         /// The modulus.
         n: Vec<u8>,
         /// The exponent.
         e: Vec<u8>,
     },
-    /// A public key that is a point of the algorithm's curve: uncompressed for ECDSA, 32 bytes for `EdDSA`.
+    /// A public key as a point of the algorithm's curve: uncompressed for ECDSA, 32 bytes for `EdDSA`.
     Point(Vec<u8>),
 }
 
-/// Never shows the key.
+/// Omits the key.
 impl fmt::Debug for KeyMaterial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyMaterial(..)")
     }
 }
 
-/// Never shows the key.
+/// Omits the key.
 impl fmt::Debug for JwtKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JwtKey").field("kid", &self.kid).field("algorithm", &self.algorithm).finish_non_exhaustive()
     }
 }
 
-/// How tokens are signed.
+/// The signature algorithm of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are those of RFC 7518")]
 pub enum JwtAlgorithm {
@@ -224,7 +223,7 @@ pub enum JwtAlgorithm {
 }
 
 impl JwtAlgorithm {
-    /// All of them, by the names of RFC 7518.
+    /// All algorithms with their names in RFC 7518.
     #[cfg(feature = "yaml")]
     pub(crate) const ALL: [(&str, JwtAlgorithm); 9] = [
         ("HS256", JwtAlgorithm::Hs256),

@@ -1,72 +1,100 @@
-//! The policy as plain data: what the file says, once every word of it has been understood.
+//! The policy as plain data.
 //!
-//! Identities are referred to by name. Whether each name exists, and all that
-//! concerns several parts at once, is checked afterwards, the same for a policy
-//! that was built in a program and for one that was read from a file.
+//! Parts refer to identities and rules by name. [`Policy::check`] checks that the names exist and that the parts are
+//! consistent, for policies from a program and from a file alike.
 
+mod consistency;
 mod identity;
 mod rule;
 mod settings;
 mod when;
 
+pub use consistency::Consistency;
+pub(crate) use consistency::{
+    DEFAULT_LEASE_GENERATION_NS, MAX_LEASE_GENERATION_NS, MIN_LEASE_GENERATION_NS, StaysExact,
+};
 pub(crate) use identity::is_credential_header;
 pub use identity::{
     ClientIp, ForwardedBy, Identity, IdentitySource, JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial, MAX_JWT_KEYS,
     OnInvalid, Tier, TierSource,
 };
-pub use rule::{Allowance, Block, Cost, CostSource, Grant, OnLimit, Override, Rule};
+pub use rule::{Allowance, Block, Budget, Cost, CostSource, Grant, OnLimit, Override, Rule};
 pub(crate) use rule::{DEFAULT_LEASE, quota_of};
 pub use settings::{
-    FieldSet, MemorySettings, OnFailure, Paths, RedisMode, RedisSettings, Reset, ResponseFields, Secret, SecretKey,
-    SnapshotSettings, StoreSettings, TrailingSlash, WhenFull,
+    FailureMode, FieldSet, MemorySettings, Paths, RedisSettings, RedisTopology, ResetFormat, ResponseFields, Secret,
+    SecretKey, SnapshotSettings, StoreSettings, TrailingSlash, WhenFullSetting,
 };
 pub(crate) use when::is_parameter;
 pub use when::{AccessList, Condition, Networks, TextPattern, When};
 
+use std::collections::HashMap;
+
 use sha2::{Digest, Sha256};
 
-/// Everything that a policy file says.
+/// The content of a policy file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
-    /// Identities besides those that exist undeclared.
+    /// The declared identities, in addition to [`BUILT_IN_IDENTITIES`].
     pub identities: Vec<Identity>,
-    /// How the client's address is found.
+    /// How the client's address is determined.
     pub client_ip: ClientIp,
-    /// Where a client's tier comes from.
+    /// The source of a client's tier.
     pub tier: Option<Tier>,
-    /// With what signed tokens are verified.
+    /// The keys that verify signed tokens.
     pub jwt: Option<JwtSettings>,
-    /// With what the values of secret identities are hashed before they become keys.
+    /// The key that hashes the values of secret identities before they are stored.
     pub secret_key: Option<SecretKey>,
-    /// Who is turned away before any rule.
+    /// The clients that are denied before any rule.
     pub deny: AccessList,
-    /// Who passes without meeting any rule.
+    /// The clients to which no rule applies. `deny` takes precedence.
     pub allow: AccessList,
+    /// Budgets that several rules share.
+    pub budgets: Vec<Budget>,
     /// The rules, in the order of the file.
     pub rules: Vec<Rule>,
-    /// How paths are made comparable.
+    /// How paths are normalised before they are compared.
     pub paths: Paths,
-    /// What clients are told.
+    /// The rate limit fields of responses.
     pub fields: ResponseFields,
-    /// Where counters live.
+    /// Where counters are stored.
     pub store: StoreSettings,
+    /// The codes of warnings and notes that are accepted anywhere in the policy.
+    pub accept: Vec<String>,
 }
 
 /// The identities that exist without being declared.
 pub const BUILT_IN_IDENTITIES: [&str; 5] = ["client_ip", "method", "host", "path", "route"];
 
-/// The identity that chooses among a rule's `tiers`.
+/// The identity that selects a limit from a rule's `tiers`.
 pub const TIER: &str = "tier";
 
 impl Policy {
-    /// A short name for all that the policy says: instances that have the same
-    /// one decide by the same rules. It is told to whoever reads the metrics,
-    /// so keys are no part of it: a hash of a weak secret
-    /// beside the known rest could be tried out. Another version of tollgate
-    /// may give the same policy another name.
+    /// Copies the key, the allowance and the consistency of each budget to its rules. A rule that has its own is left for the check, which
+    /// reports an error.
+    pub(crate) fn resolve_budgets(&mut self) {
+        let mut by_name: HashMap<&str, &Budget> = HashMap::new();
+        for budget in &self.budgets {
+            by_name.entry(budget.name.as_str()).or_insert(budget);
+        }
+        for rule in &mut self.rules {
+            let Some(name) = &rule.budget else { continue };
+            let budget = by_name.get(name.as_str());
+            let is_unset = rule.key.is_empty() && rule.allowance == Allowance::Same(Grant::Unlimited);
+            if let Some(budget) = budget.filter(|_| is_unset) {
+                rule.key.clone_from(&budget.key);
+                rule.allowance.clone_from(&budget.allowance);
+                rule.consistency = rule.consistency.or(budget.consistency);
+            }
+        }
+    }
+
+    /// Returns a short hash of the policy. Instances with the same fingerprint decide by the same rules.
+    ///
+    /// Metrics publish it, so it does not cover keys: a weak secret could be found from its hash by brute force, because
+    /// the rest of the policy may be known. Another version of tollgate may compute another fingerprint.
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        // Everything here is kept in lists, so the text is the same in every process.
+        // The policy consists of lists, not of hash maps, so the text is the same in every process.
         let hash = Sha256::digest(format!("{self:?}").as_bytes());
         hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -81,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_for_the_same_policy_and_another_for_another() {
+    fn fingerprint_differs_only_for_different_policies() {
         assert_eq!(fingerprint("1/min"), fingerprint("1/min"));
         assert_ne!(fingerprint("1/min"), fingerprint("2/min"));
         assert_eq!(fingerprint("1/min").len(), 16);

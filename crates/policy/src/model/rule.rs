@@ -2,39 +2,60 @@ use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Queue, Quota, QuotaError, Rate};
 
-use super::{OnFailure, TextPattern, When};
+use super::{Consistency, FailureMode, TextPattern, When};
 
-/// One rule: for these requests, counted by this key, so much; or for these requests, nothing at all.
+/// A rule: a limit for the requests that match `when`, counted by `key`, or a denial of these requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Its name, in answers, metrics and logs; the scope of its counters.
+    /// The name in responses, metrics and logs, and the scope of the counters.
     pub name: String,
-    /// Which requests it is for.
+    /// The requests that the rule applies to.
     pub when: When,
-    /// The identities by which it counts. None: one counter for everybody.
-    /// A request that lacks one of them does not meet the rule.
+    /// The identities that the rule counts by. Without any, all clients share one counter. The rule does not apply to a
+    /// request that lacks one of them.
     pub key: Vec<String>,
-    /// How much is granted, or that requests are denied.
+    /// The grants, or a denial.
     pub allowance: Allowance,
-    /// What a request costs.
+    /// The cost of a request.
     pub cost: Cost,
-    /// What happens to requests beyond the limit, if it is not a plain refusal.
+    /// The escalation for requests above the limit; `None` for plain refusals.
     pub on_limit: Option<OnLimit>,
-    /// Counted and reported, never refusing.
+    /// Whether the rule only counts and reports, and never refuses.
     pub shadow: bool,
-    /// Whether clients are told of it.
+    /// Whether clients see the rule.
     pub publish: bool,
     /// Other grants for some keys.
     pub overrides: Vec<Override>,
-    /// What happens when the store fails, if not what the store's settings say.
-    pub on_failure: Option<OnFailure>,
-    /// The names of rules that do not apply where this one does.
+    /// What happens when the store fails; `None` for the mode of the store's settings.
+    pub on_failure: Option<FailureMode>,
+    /// Whether tokens are leased; `None` for the consistency of the store's settings.
+    pub consistency: Option<Consistency>,
+    /// The names of rules that do not apply to requests that this rule applies to.
     pub replaces: Vec<String>,
+    /// The codes of warnings and notes about this rule that are accepted.
+    pub accept: Vec<String>,
+    /// The message in the bodies of refusals by this rule, in place of the default sentence.
+    pub message: Option<String>,
+    /// The budget that the rule charges, shared with other rules. The key, the allowance and the consistency are then those of
+    /// the budget: [`Policy::check`](super::Policy::check) copies them.
+    pub budget: Option<String>,
+}
+
+/// A limit that several rules share, each at its own cost. It has one counter per key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    /// The name, and the scope of the counters. No rule has the same name.
+    pub name: String,
+    /// The identities that the budget counts by. Without any, all clients share one counter.
+    pub key: Vec<String>,
+    /// The grants.
+    pub allowance: Allowance,
+    /// Whether tokens are leased; `None` for the consistency of the store's settings.
+    pub consistency: Option<Consistency>,
 }
 
 impl Rule {
-    /// A rule that meets every request, counts everybody together and limits
-    /// nothing: what one begins with.
+    /// Creates a rule that applies to all requests, has no key, and is unlimited.
     #[must_use]
     pub fn new(name: &str) -> Rule {
         Rule {
@@ -48,44 +69,48 @@ impl Rule {
             publish: true,
             overrides: Vec::new(),
             on_failure: None,
+            consistency: None,
             replaces: Vec::new(),
+            accept: Vec::new(),
+            message: None,
+            budget: None,
         }
     }
 
-    /// What it grants to anybody, overrides among it.
+    /// Returns all grants, including those of overrides.
     pub(crate) fn grants(&self) -> impl Iterator<Item = &Grant> {
         self.allowance.grants().map(|(_, grant)| grant).chain(self.overrides.iter().map(|own| &own.grant))
     }
 
-    /// Whether it denies the requests that it is for, and counts none of them.
+    /// Whether the rule denies its requests. Such a rule has no counter.
     #[must_use]
     pub fn denies(&self) -> bool {
         self.allowance == Allowance::Deny
     }
 }
 
-/// How much a rule grants.
+/// The grants of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Allowance {
-    /// The same to everybody.
+    /// The same grant for all clients.
     Same(Grant),
-    /// By tier.
+    /// Grants by tier.
     Tiers(Vec<(String, Grant)>),
-    /// Nothing: the request is denied. Such a rule has no key, and nothing is counted in the store.
+    /// The requests are denied. Such a rule has no key, and the store counts nothing.
     Deny,
 }
 
-/// How much somebody may have.
+/// A limit, or none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Grant {
-    /// As much as they like.
+    /// No limit.
     Unlimited,
-    /// All of these at once. Never empty.
+    /// All of these quotas apply. Never empty.
     Limited(Vec<Quota>),
 }
 
 impl Allowance {
-    /// What is granted, with the tier to which it is.
+    /// Returns the grants with their tiers.
     pub(crate) fn grants(&self) -> impl Iterator<Item = (Option<&str>, &Grant)> {
         let (same, tiers): (Option<&Grant>, &[(String, Grant)]) = match self {
             Allowance::Same(grant) => (Some(grant), &[]),
@@ -96,19 +121,19 @@ impl Allowance {
         same.into_iter().map(|grant| (None, grant)).chain(tiers)
     }
 
-    /// The quotas of all that is granted; none if nothing is limited.
+    /// Returns the quotas of all grants; none if nothing is limited.
     pub(crate) fn quotas(&self) -> impl Iterator<Item = &Quota> {
         self.grants().flat_map(|(_, grant)| grant.quotas())
     }
 
-    /// The longest period of all that is granted; `None` if nothing is limited.
+    /// Returns the longest period of all grants; `None` if nothing is limited.
     pub(crate) fn longest_period_ns(&self) -> Option<u64> {
         self.quotas().map(Quota::period_ns).max()
     }
 }
 
 impl Grant {
-    /// Its quotas; none where it is unlimited.
+    /// Returns the quotas; none if it is unlimited.
     pub(crate) fn quotas(&self) -> &[Quota] {
         match self {
             Grant::Unlimited => &[],
@@ -117,25 +142,25 @@ impl Grant {
     }
 }
 
-/// A grant for the keys that a pattern means. The most exact pattern counts:
-/// without stars before with, longer before shorter.
+/// A grant for the keys that match a pattern. The most specific pattern applies: one without stars before one with
+/// stars, a longer one before a shorter one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Override {
     /// One pattern for each part of the rule's key.
     pub key: Vec<TextPattern>,
-    /// What these keys get instead, whatever their tier.
+    /// The grant of these keys, whatever their tier.
     pub grant: Grant,
 }
 
-/// What a request costs under a rule.
+/// The cost of a request under a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Where the cost comes from.
+    /// The source of the cost.
     pub source: CostSource,
-    /// The most that a cost taken from a request counts; the least is 1. [`MAX_AMOUNT`](tollgate_core::MAX_AMOUNT),
-    /// the default, is no maximum: a larger cost is above every limit and refused for good.
+    /// The largest cost that is charged; the smallest is 1. [`MAX_AMOUNT`](tollgate_core::MAX_AMOUNT), the default, is no
+    /// restriction: a larger cost exceeds every limit and is always refused.
     pub max: u64,
-    /// The response header that tells the true cost afterwards.
+    /// The response header with the actual cost.
     pub settled_by: Option<String>,
 }
 
@@ -145,57 +170,64 @@ impl Default for Cost {
     }
 }
 
-/// Where a cost comes from.
+/// The source of a cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostSource {
-    /// What the caller says the request costs, else 1. Where a rule says nothing.
+    /// The cost that the caller states, or 1. The default.
     OfTheRequest,
-    /// Always the same.
+    /// The same cost for every request.
     Fixed(u64),
     /// A request header.
     Header {
-        /// Its name.
+        /// The name of the header.
         name: String,
-        /// Where it is absent or no number.
+        /// The cost if the header is absent or not a number.
         default: u64,
     },
-    /// By method.
+    /// The cost depends on the method.
     Methods {
-        /// Methods and costs.
+        /// The methods, with their costs.
         costs: Vec<(String, u64)>,
-        /// For every other method.
+        /// The cost of all other methods.
         default: u64,
     },
-    /// A guess, to be settled once the true cost is known.
+    /// The cost depends on the path.
+    Paths {
+        /// The path patterns, as in [`When::paths`], with their costs. If a path can be read in several ways, the reading
+        /// with the largest cost applies; for each reading, the most specific pattern that matches.
+        costs: Vec<(String, u64)>,
+        /// The cost of all other paths.
+        default: u64,
+    },
+    /// An estimate, which is settled once the actual cost is known.
     Estimate(u64),
 }
 
-/// What happens beyond the limit, step by step. Violations are requests that
-/// the rule's limit refuses; they are counted per key.
+/// The escalation for requests above the limit. Violations are requests that the rule's limit refuses; they are counted
+/// per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnLimit {
-    /// So many violations within the span pass with a warning, uncharged.
+    /// The number of violations within the span that pass with a warning, uncharged.
     pub warn_first: u64,
     /// The span over which violations are counted.
     pub span_ns: u64,
-    /// What happens to those who go on.
+    /// The block for keys with further violations.
     pub block: Option<Block>,
 }
 
-/// Turned away altogether for a time.
+/// A block: all requests of a key are refused for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The first violation after so many within the span starts it.
+    /// The number of violations within the span after which the next one starts the block.
     pub after: u64,
-    /// How long it lasts.
+    /// The duration of the block.
     pub duration_ns: u64,
 }
 
-/// How long a permit is held without being renewed, where nothing else is said: a holder that says nothing for a
-/// minute is taken for dead.
+/// The default lease of a permit. A permit that is neither renewed nor released for this time expires.
 pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 
-/// The quota of a rate under an algorithm. A leaky bucket with a queue delays requests.
+/// Creates the quota of a rate under an algorithm. A leaky bucket with a queue delays requests.
 pub(crate) fn quota_of(
     rate: Rate,
     algorithm: AlgorithmKind,

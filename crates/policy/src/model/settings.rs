@@ -1,43 +1,45 @@
 use std::fmt;
 
-/// How paths are made comparable, besides what is always done.
+use super::{Consistency, DEFAULT_LEASE_GENERATION_NS};
+
+/// Options of path normalisation, in addition to the steps that always apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
-    /// What a slash at the end means.
+    /// Whether a trailing slash is significant.
     pub trailing_slash: TrailingSlash,
     /// Whether `/Login` is `/login`.
     pub ignore_case: bool,
 }
 
-/// What a slash at the end of a path means.
+/// Whether a trailing slash of a path is significant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TrailingSlash {
-    /// Nothing: `/login/` is `/login`.
+    /// It is ignored: `/login/` is `/login`.
     #[default]
     Ignore,
-    /// Another path.
+    /// It is kept: `/login/` is another path than `/login`.
     Keep,
 }
 
-/// What clients are told about their limits.
+/// The rate limit fields of responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseFields {
-    /// Which families of fields.
+    /// The sets of fields to send.
     pub sets: Vec<FieldSet>,
-    /// How `X-RateLimit-Reset` is written.
-    pub reset: Reset,
-    /// Up to how much later than necessary refused clients are told to come
-    /// back, so that they do not come all at once.
+    /// The format of `X-RateLimit-Reset`.
+    pub reset: ResetFormat,
+    /// The largest random delay that is added to the retry time of refused clients, so that they do not all retry at
+    /// once.
     pub jitter_ns: u64,
 }
 
 impl Default for ResponseFields {
     fn default() -> ResponseFields {
-        ResponseFields { sets: vec![FieldSet::Ietf, FieldSet::XRateLimit], reset: Reset::Epoch, jitter_ns: 0 }
+        ResponseFields { sets: vec![FieldSet::Ietf, FieldSet::XRateLimit], reset: ResetFormat::Epoch, jitter_ns: 0 }
     }
 }
 
-/// A family of response fields.
+/// A set of response fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldSet {
     /// `RateLimit-Policy` and `RateLimit`.
@@ -46,22 +48,22 @@ pub enum FieldSet {
     XRateLimit,
 }
 
-/// How `X-RateLimit-Reset` is written.
+/// The format of `X-RateLimit-Reset`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reset {
-    /// As seconds since 1970.
+pub enum ResetFormat {
+    /// Seconds since 1970.
     #[default]
     Epoch,
-    /// As seconds from now.
+    /// Seconds from now.
     Delta,
 }
 
-/// Where counters live.
+/// Where counters are stored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoreSettings {
     /// In this process.
     Memory(MemorySettings),
-    /// In Redis, Valkey or a cluster of them.
+    /// In Redis or Valkey, standalone or as a cluster.
     Redis(RedisSettings),
 }
 
@@ -71,89 +73,96 @@ impl Default for StoreSettings {
     }
 }
 
-/// How much memory counters may take, and whether they outlive the process.
+/// The size of the memory store, and its snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemorySettings {
-    /// So many keys.
+    /// The most keys that are stored.
     pub entries: u64,
-    /// What happens when all of them are live.
-    pub when_full: WhenFull,
-    /// Where they are written down; `None` for nowhere.
+    /// What happens to a new key when the store is full of live keys.
+    pub when_full: WhenFullSetting,
+    /// The snapshots; `None` for none.
     pub snapshot: Option<SnapshotSettings>,
 }
 
 impl Default for MemorySettings {
     fn default() -> MemorySettings {
-        MemorySettings { entries: 1_000_000, when_full: WhenFull::Evict, snapshot: None }
+        MemorySettings { entries: 1_000_000, when_full: WhenFullSetting::Evict, snapshot: None }
     }
 }
 
-/// Where counters are written down, so that a restart does not refill limits.
+/// Snapshots of the counters, so that a restart does not refill limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSettings {
     /// The file.
     pub file: String,
-    /// How often. Who is killed forgets what was used since.
+    /// The interval. A killed process loses the counts since the last snapshot.
     pub every_ns: u64,
 }
 
 impl SnapshotSettings {
-    /// Into this file, as often as where nothing is said.
+    /// Creates settings for snapshots in this file, at the default interval of 30 seconds.
     #[must_use]
     pub fn to(file: String) -> SnapshotSettings {
         SnapshotSettings { file, every_ns: 30_000_000_000 }
     }
 }
 
-/// What happens to a new key when there is no room.
+/// What happens to a new key when the store is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenFull {
-    /// The key that is nearest to untouched makes room.
+pub enum WhenFullSetting {
+    /// The key that is closest to unused is evicted.
     #[default]
     Evict,
-    /// It is refused.
+    /// The new key is refused.
     Refuse,
 }
 
-/// How Redis is reached, and what happens when it is not.
+/// The connection to Redis, and what happens when it fails.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RedisSettings {
-    /// `host:port` of each.
+    /// The nodes, each as `host:port`.
     pub nodes: Vec<String>,
-    /// What they are to each other.
-    pub mode: RedisMode,
-    /// How long a check may take.
+    /// The topology of the nodes.
+    pub mode: RedisTopology,
+    /// The longest time that a check may take.
     pub deadline_ns: u64,
-    /// What happens to a check that fails.
-    pub on_failure: OnFailure,
-    /// Which share of each limit one instance grants on its own: numerator and denominator.
+    /// How requests are decided when Redis fails.
+    pub on_failure: FailureMode,
+    /// The share of each limit that one instance grants while Redis is unreachable: numerator and denominator.
     pub fallback_share: (u32, u32),
-    /// What all keys begin with.
+    /// Whether tokens are leased, unless a rule has its own setting.
+    pub consistency: Consistency,
+    /// The length of a generation of leases, in whole milliseconds. A lease is counted until the end of the generation
+    /// after its own.
+    pub lease_ns: u64,
+    /// The prefix of all keys.
     pub prefix: String,
     /// The number of the database.
     pub database: u32,
-    /// The user of the access list.
+    /// The user name (Redis ACL).
     pub username: Option<String>,
-    /// Where the password is.
+    /// The source of the password.
     pub password: Option<Secret>,
-    /// Whether connections are encrypted.
+    /// Whether connections use TLS.
     pub tls: bool,
-    /// The file with the certificates of the authorities that are believed; `None` for those of the system.
+    /// The file with the certificates of the trusted authorities (CA); `None` for those of the system.
     pub tls_ca: Option<String>,
-    /// The name of the primary that sentinels watch.
+    /// The name of the primary that the sentinels monitor.
     pub sentinel_primary: Option<String>,
 }
 
 impl RedisSettings {
-    /// One server or several, and for the rest what holds where nothing is said.
+    /// Creates settings with these nodes and the defaults for all else.
     #[must_use]
     pub fn at(nodes: Vec<String>) -> RedisSettings {
         RedisSettings {
             nodes,
-            mode: RedisMode::default(),
+            mode: RedisTopology::default(),
             deadline_ns: 20_000_000,
-            on_failure: OnFailure::default(),
+            on_failure: FailureMode::default(),
             fallback_share: (1, 2),
+            consistency: Consistency::default(),
+            lease_ns: DEFAULT_LEASE_GENERATION_NS,
             prefix: "tollgate:".to_owned(),
             database: 0,
             username: None,
@@ -165,12 +174,12 @@ impl RedisSettings {
     }
 }
 
-/// Where a secret is. It is never part of the file.
+/// The source of a secret. The policy file never contains the secret itself.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
-    /// In this environment variable.
+    /// The environment variable of this name.
     Environment(String),
-    /// In this file.
+    /// The file at this path.
     File(String),
 }
 
@@ -183,38 +192,38 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The key of a deployment: with it the values of secret identities are hashed before they become keys. All
-/// instances that share a store have the same one.
+/// The key that hashes the values of secret identities before they are stored. All instances that share a store need
+/// the same key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretKey(pub Vec<u8>);
 
-/// Never shows the key.
+/// Omits the key.
 impl fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SecretKey(..)")
     }
 }
 
-/// What the nodes are to each other.
+/// The topology of the Redis nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RedisMode {
+pub enum RedisTopology {
     /// One server.
     #[default]
     Standalone,
-    /// Sentinels that know the server.
+    /// Sentinels, which monitor the server.
     Sentinel,
     /// A cluster.
     Cluster,
 }
 
-/// What happens to a check when the store fails.
+/// How requests are decided when the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnFailure {
-    /// It passes.
+pub enum FailureMode {
+    /// The request passes.
     Open,
-    /// It is refused.
+    /// The request is refused.
     Closed,
-    /// This instance counts on its own, with its share of the limit.
+    /// This instance counts alone, with its share of the limit.
     #[default]
     Local,
 }

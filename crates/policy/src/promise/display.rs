@@ -1,26 +1,34 @@
-//! A promise in plain words.
+//! Formats promises as text.
 
 use std::fmt;
 
+use tollgate_core::{AlgorithmKind, NotLeased, Quota, TokenLease};
+
 use super::words::{algorithm, beyond_limit, limit, list, number, requests, span, time};
-use super::{Blocked, Bound, Debt, GrantPromise, LimitPromise, Most, Promise, Share, Unit, Warned, Whose};
-use crate::model::OnFailure;
+use super::{
+    AdmissionBound, Blocked, DebtBound, FallbackShare, GrantPromise, GrantedTo, LeaseBound, LimitPromise, MostAdmitted,
+    Promise, Unit, Warned,
+};
+use crate::model::FailureMode;
 
 const S_NS: u64 = 1_000_000_000;
 
-/// What is said of a rule that is only watched.
-const SHADOW: &str = "\n  refuses nobody: a shadow, counted and reported";
+/// The line about a shadow rule.
+const SHADOW: &str = "\n  shadow: counted and reported, never refused";
 
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.deny {
-            let what = if self.shadow { "would be denied with 403" } else { "denied with 403, and nothing is charged" };
+            let what = if self.shadow { "would be denied with 403" } else { "denied with 403, nothing is charged" };
             write!(f, "{}: {what}", self.rule)?;
             self.write_when(f)?;
             return if self.shadow { f.write_str(SHADOW) } else { Ok(()) };
         }
         write!(f, "{}: {}", self.rule, self.counted())?;
         self.write_when(f)?;
+        if let Some(budget) = &self.budget {
+            write!(f, "\n  charges the budget {budget}: the figures are for all its rules together")?;
+        }
         if self.shadow {
             f.write_str(SHADOW)?;
         }
@@ -33,35 +41,58 @@ impl fmt::Display for Promise {
         if let Some(blocked) = self.blocked {
             write!(f, "\n  {}", self.block(blocked))?;
         }
+        self.write_leases(f)?;
         match self.on_failure {
-            Some(OnFailure::Open) => f.write_str("\n  while the store fails, everything passes"),
-            Some(OnFailure::Closed) => f.write_str("\n  while the store fails, nothing passes"),
-            Some(OnFailure::Local) => {
-                f.write_str("\n  while the store fails, each instance counts on its own: an outage adds at most that, times the number of instances")
+            Some(FailureMode::Open) => f.write_str("\n  while the store fails, all requests pass"),
+            Some(FailureMode::Closed) => f.write_str("\n  while the store fails, all requests are refused"),
+            Some(FailureMode::Local) => {
+                f.write_str("\n  while the store fails, each instance counts alone: an outage adds at most its share, times the number of instances")
             }
             None => Ok(()),
         }
     }
 }
 
-/// What settling above the estimate adds.
-fn owed(debt: Debt, period_ns: u64) -> String {
+fn is_window(quota: &Quota) -> bool {
+    !matches!(quota.kind(), AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket)
+}
+
+/// Describes the leases of a limit.
+fn leased(lease: Result<LeaseBound, NotLeased>) -> String {
+    match lease {
+        Ok(LeaseBound { most, .. }) => format!(
+            "leased: other instances can hold up to {most} tokens, and refusals last longer meanwhile; a failover, an \
+             eviction or a forward step of the server's clock admits at most {most} more than in exact mode",
+            most = number(most)
+        ),
+        Err(NotLeased::Slow) => {
+            let least = TokenLease::MIN_PER_SECOND;
+            format!("exact: a limit below {least} a second is not leased, so the store decides every request")
+        }
+        Err(NotLeased::Small | NotLeased::Algorithm) => {
+            "exact: the limit is too small for leases, so the store decides every request".to_owned()
+        }
+    }
+}
+
+/// Describes the debt from costs that are settled above their estimate.
+fn owed(debt: DebtBound, period_ns: u64) -> String {
     if debt.most == 0 {
-        return "what is settled above its estimate is charged as far as it fits; the rest is lost".to_owned();
+        return "cost settled above its estimate is charged as far as it fits; the rest is not charged".to_owned();
     }
     let within = span(period_ns);
     let wait =
         debt.longest_refusal_ns.map_or_else(String::new, |ns| format!(", a refusal then lasts at most {}", time(ns)));
     format!(
-        "what is settled above its estimate is owed, at most {}: with it a cost of at most {} is charged in any {within}{wait}; \
-         what cannot be owed is lost",
+        "cost settled above its estimate becomes debt, at most {}: with it a cost of at most {} is charged in any {within}{wait}; \
+         cost beyond the debt is not charged",
         number(debt.most),
         number(debt.charged_in_period),
     )
 }
 
 impl Promise {
-    /// Which requests it is for, unless it is for all.
+    /// Writes the conditions, if there are any.
     fn write_when(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.when.is_empty() {
             return Ok(());
@@ -69,17 +100,37 @@ impl Promise {
         write!(f, "\n  when {}", self.when.join("; "))
     }
 
+    /// Writes what holds for all leases of the rule, if any of its limits are leased.
+    fn write_leases(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = self.grants.iter().flat_map(|grant| &grant.limits);
+        let mut leased = limits.filter_map(|limit| Some((&limit.quota, limit.lease?.ok()?))).peekable();
+        let Some(&(_, lease)) = leased.peek() else { return Ok(()) };
+        let until = if leased.any(|(quota, _)| is_window(quota)) { ", and until their window ends" } else { "" };
+        write!(
+            f,
+            "\n  leases keep these bounds; tokens of an instance that fails count as spent within {}{until}; a key \
+             with fewer than {} requests a second at an instance stays exact",
+            time(lease.expires_ns),
+            TokenLease::MIN_PER_SECOND
+        )
+    }
+
     fn counted(&self) -> String {
-        if self.key.is_empty() { "for everybody together".to_owned() } else { format!("for each {}", list(&self.key)) }
+        if self.key.is_empty() {
+            "for all clients together".to_owned()
+        } else {
+            format!("for each {}", list(&self.key))
+        }
     }
 
     fn block(&self, blocked: Blocked) -> String {
-        let beyond = format!("after {} beyond the limit within {}", requests(blocked.after), time(blocked.within_ns));
-        let length = time(blocked.for_ns);
-        if self.key.is_empty() {
-            return format!("{beyond} everybody is blocked for {length}");
-        }
-        format!("whoever goes on {beyond} is blocked for {length}")
+        let whose = if self.key.is_empty() { "all clients" } else { "the key" };
+        format!(
+            "after {} above the limit within {}, the next one blocks {whose} for {}",
+            requests(blocked.after),
+            time(blocked.within_ns),
+            time(blocked.for_ns)
+        )
     }
 
     fn write_grant(&self, f: &mut fmt::Formatter<'_>, grant: &GrantPromise) -> fmt::Result {
@@ -110,20 +161,30 @@ impl Promise {
         if let Some(debt) = promised.debt {
             write!(f, "\n    {}", owed(debt, promised.quota.period_ns()))?;
         }
-        match &promised.share {
-            Some(share) => write!(f, "\n    {}", self.share(share)),
+        if let Some(share) = &promised.share {
+            write!(f, "\n    {}", self.share(share))?;
+        }
+        match promised.lease {
+            Some(lease) => write!(f, "\n    {}", leased(lease)),
             None => Ok(()),
         }
     }
 
-    fn bound(&self, bound: &Bound, period_ns: u64) -> String {
+    fn bound(&self, bound: &AdmissionBound, period_ns: u64) -> String {
         match *bound {
-            Bound::Spans { in_period, in_second } => {
+            AdmissionBound::Spans { in_period, in_second } => {
                 format!("at most {}", self.in_spans(in_period, period_ns, in_second))
             }
-            Bound::Queue { in_period, in_second, unheld_in_period, unheld_in_second, places, longest_wait_ns } => {
+            AdmissionBound::Queue {
+                in_period,
+                in_second,
+                unheld_in_period,
+                unheld_in_second,
+                places,
+                longest_wait_ns,
+            } => {
                 format!(
-                    "at most {} leave the queue ({} over RESP and Envoy, where no answer is held back); \
+                    "at most {} leave the queue ({} over RESP and Envoy, where responses are not delayed); \
                  it holds {}, and the wait is at most {}",
                     self.in_spans(in_period, period_ns, in_second),
                     self.in_spans(unheld_in_period, period_ns, unheld_in_second),
@@ -131,17 +192,17 @@ impl Promise {
                     time(longest_wait_ns)
                 )
             }
-            Bound::AtOnce { permits, warned, lease_ns } => {
+            AdmissionBound::AtOnce { permits, warned, lease_ns } => {
                 let held = match lease_ns {
-                    Some(lease_ns) => format!("one that is never released counts for {}", time(lease_ns)),
-                    None => "one that is never released counts for ever".to_owned(),
+                    Some(lease_ns) => format!("a permit that is not released expires after {}", time(lease_ns)),
+                    None => "a permit that is not released never expires".to_owned(),
                 };
                 format!("at most {}; {held}", at_once(permits, warned))
             }
         }
     }
 
-    fn in_spans(&self, in_period: Most, period_ns: u64, in_second: Most) -> String {
+    fn in_spans(&self, in_period: MostAdmitted, period_ns: u64, in_second: MostAdmitted) -> String {
         let period = format!("{} in any {}", self.most(in_period, true), span(period_ns));
         match period_ns {
             S_NS => period,
@@ -149,8 +210,8 @@ impl Promise {
         }
     }
 
-    /// An amount; with what it counts where that is not clear yet.
-    fn most(&self, most: Most, with_unit: bool) -> String {
+    /// Formats an amount, with its unit if `with_unit`.
+    fn most(&self, most: MostAdmitted, with_unit: bool) -> String {
         let warned = |text: String| match most.warned {
             0 => text,
             warned => format!("{text} ({} of them with a warning)", number(warned)),
@@ -166,7 +227,7 @@ impl Promise {
         }
     }
 
-    fn share(&self, share: &Share) -> String {
+    fn share(&self, share: &FallbackShare) -> String {
         let bound = self.bound(&share.bound, share.quota.period_ns());
         let refusal = self.refusal(share.longest_refusal_ns, share.refusal_cost);
         let refusal = refusal.map_or_else(String::new, |refusal| format!("; {refusal}"));
@@ -179,18 +240,18 @@ impl Promise {
         Some(if self.says_cost { format!("{longest}, at a cost of {}", number(cost)) } else { longest })
     }
 
-    /// Whether nobody gets anything else, so that nobody needs to be named.
+    /// Whether the grant is the only one, so that its clients need not be named.
     fn is_only(&self, grant: &GrantPromise) -> bool {
-        self.grants.len() == 1 && grant.whose.contains(&Whose::Everybody)
+        self.grants.len() == 1 && grant.whose.contains(&GrantedTo::Everybody)
     }
 
-    /// `everybody else`, `tiers free and basic`, `user 42`
-    fn names(&self, whose: &[Whose]) -> String {
+    /// `all other clients`, `tiers free and basic`, `user 42`
+    fn names(&self, whose: &[GrantedTo]) -> String {
         let tiers: Vec<String> = whose
             .iter()
             .filter_map(|whose| match whose {
-                Whose::Tier(tier) => Some(tier.clone()),
-                Whose::Everybody | Whose::Keys(_) => None,
+                GrantedTo::Tier(tier) => Some(tier.clone()),
+                GrantedTo::Everybody | GrantedTo::Keys(_) => None,
             })
             .collect();
         let mut names = Vec::new();
@@ -198,9 +259,9 @@ impl Promise {
             names.push(format!("tier{} {}", if tiers.len() == 1 { "" } else { "s" }, list(&tiers)));
         }
         names.extend(whose.iter().filter_map(|whose| match whose {
-            Whose::Everybody => Some("everybody else".to_owned()),
-            Whose::Keys(patterns) => Some(self.key_name(patterns)),
-            Whose::Tier(_) => None,
+            GrantedTo::Everybody => Some("all other clients".to_owned()),
+            GrantedTo::Keys(patterns) => Some(self.key_name(patterns)),
+            GrantedTo::Tier(_) => None,
         }));
         names.join("; ")
     }
@@ -211,11 +272,11 @@ impl Promise {
     }
 }
 
-/// `3 requests at once`, and how many of them hold no permit.
+/// Formats the requests at once, and how many of them hold no permit: `3 requests at once`.
 fn at_once(permits: u64, warned: Option<Warned>) -> String {
     let Some(Warned { first, within_ns }) = warned else { return format!("{} at once", requests(permits)) };
     let (total, first, within) = (requests(permits.saturating_add(first)), number(first), time(within_ns));
     format!(
-        "{total} at once, {first} of them with a warning, if what is warned ends within {within}: it holds no permit"
+        "{total} at once, {first} of them with a warning and without a permit, if warned requests end within {within}"
     )
 }

@@ -1,8 +1,8 @@
-//! Amounts, rates, times and conditions as people say them.
+//! Formats amounts, rates, durations and conditions for sentences.
 
 use std::time::Duration;
 
-use tollgate_core::{AlgorithmKind, Quota, Rate, most_admitted};
+use tollgate_core::{AlgorithmKind, Quota, Rate, max_admitted};
 
 use crate::check::words::joined;
 use crate::model::{Condition, Networks, TextPattern, When};
@@ -13,11 +13,11 @@ const MIN_NS: u64 = 60 * S_NS;
 const H_NS: u64 = 60 * MIN_NS;
 const DAY_NS: u64 = 24 * H_NS;
 
-/// What `in any minute` means, for whoever reads a promise.
+/// The explanation of `in any minute`, for readers of promises.
 pub const ANY_SPAN: &str = "\"In any minute\" includes the first instant of the minute and not the last: a request \
                             that passes exactly a minute after another is in the next one.";
 
-/// Units from the longest, with the name that a policy uses and the one that a sentence uses.
+/// Units from the longest, with their names in policies and in sentences.
 const UNITS: [(u64, &str, &str); 5] = [
     (DAY_NS, "day", "day"),
     (H_NS, "h", "hour"),
@@ -26,7 +26,7 @@ const UNITS: [(u64, &str, &str); 5] = [
     (MS_NS, "ms", "ms"),
 ];
 
-/// A time with at most two units, rounded up: `15min`, `1min 300ms`.
+/// Formats a duration with at most two units, rounded up: `15min`, `1min 300ms`.
 pub(crate) fn time(ns: u64) -> String {
     let ns = ns.div_ceil(MS_NS).saturating_mul(MS_NS);
     let largest = |ns: u64| UNITS.into_iter().find(|(unit_ns, ..)| ns >= *unit_ns);
@@ -41,7 +41,7 @@ pub(crate) fn time(ns: u64) -> String {
     format!("{whole}{name} {rest}{rest_name}")
 }
 
-/// A span in a sentence, after `any` or `each`: `minute`, `30 seconds`.
+/// Formats a duration for use after `any`, `each` or `every`: `minute`, `30 seconds`.
 pub(crate) fn span(ns: u64) -> String {
     let exact = UNITS.iter().find(|(unit_ns, ..)| ns >= *unit_ns && ns.is_multiple_of(*unit_ns));
     match exact {
@@ -52,7 +52,7 @@ pub(crate) fn span(ns: u64) -> String {
     }
 }
 
-/// `1,200`
+/// Formats a number with thousands separators: `1,200`.
 pub(crate) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -65,12 +65,12 @@ pub(crate) fn number(number: u64) -> String {
     grouped
 }
 
-/// `1 request`, `2 requests`
+/// Formats a number of requests: `1 request`, `2 requests`.
 pub(crate) fn requests(count: u64) -> String {
     format!("{} request{}", number(count), if count == 1 { "" } else { "s" })
 }
 
-/// A quota as a policy writes it, always with its burst: `60/min burst 60`, `3 at once`.
+/// Formats a quota as in a policy, always with its burst: `60/min burst 60`, `3 at once`.
 #[must_use]
 pub fn limit(quota: &Quota) -> String {
     if quota.kind() == AlgorithmKind::Concurrency {
@@ -82,8 +82,8 @@ pub fn limit(quota: &Quota) -> String {
     rate.map_or_else(|_| format!("{}/{}", quota.amount(), time(quota.period_ns())), |rate| rate.to_string())
 }
 
-/// Why more than the limit can pass in its period, and which algorithm admits
-/// just the limit; `None` for those that come close to it.
+/// Returns why more than the limit can pass in its period, and which algorithm admits just the limit; `None` for
+/// algorithms that come close to it.
 pub(crate) fn beyond_limit(quota: &Quota) -> Option<String> {
     let (amount, burst, span) = (number(quota.amount()), number(quota.burst()), span(quota.period_ns()));
     let why = match quota.kind() {
@@ -103,16 +103,16 @@ pub(crate) fn beyond_limit(quota: &Quota) -> Option<String> {
     Some(format!("{why}; {exactly}"))
 }
 
-/// How many can pass in any span as long as the period, and why, where that is
-/// more than the limit says: `up to 120 in any minute: ...`.
+/// Returns how many requests can pass in any span as long as the period, and why, if that can be more than the limit:
+/// `up to 120 in any minute: ...`.
 #[must_use]
 pub fn most(quota: &Quota) -> Option<String> {
-    let most = most_admitted(quota, quota.period_ns())?;
+    let most = max_admitted(quota, quota.period_ns())?;
     let why = beyond_limit(quota)?;
     Some(format!("up to {} in any {}: {why}", number(most), span(quota.period_ns())))
 }
 
-/// The algorithm as a policy names it, and whether it queues.
+/// Returns the name of the algorithm as in a policy, and whether it has a queue.
 #[must_use]
 pub fn algorithm(quota: &Quota) -> String {
     match quota.kind() {
@@ -131,7 +131,7 @@ pub(crate) fn either(words: &[String]) -> String {
     joined(words, "or")
 }
 
-/// Each condition of a rule, such as `path /login or /register`. None: all requests.
+/// Formats each condition of a rule, such as `path /login or /register`. Empty for all requests.
 pub(crate) fn conditions(when: &When) -> Vec<String> {
     let mut conditions = Vec::new();
     let mut any_of = |what: &str, these: &[String]| {
@@ -143,19 +143,22 @@ pub(crate) fn conditions(when: &When) -> Vec<String> {
     any_of("host", &when.hosts);
     any_of("path", &when.paths);
     any_of("domain", &when.domains);
-    conditions.extend(when.headers.iter().map(|(name, condition)| format!("header {name} {}", asked(condition))));
-    conditions.extend(when.identities.iter().map(|(name, condition)| format!("identity {name} {}", asked(condition))));
+    conditions
+        .extend(when.headers.iter().map(|(name, condition)| format!("header {name} {}", condition_words(condition))));
+    conditions.extend(
+        when.identities.iter().map(|(name, condition)| format!("identity {name} {}", condition_words(condition))),
+    );
     conditions.extend(when.network.as_ref().map(|network| {
         let relation = if network.is_outside() { "not in" } else { "in" };
         format!("client_ip {relation} {}", networks(network))
     }));
     if when.exact_entries {
-        conditions.push("exactly the entries that it names".to_owned());
+        conditions.push("exactly the entries that the rule names".to_owned());
     }
     conditions
 }
 
-/// The networks that are named, also where the client is to come from elsewhere.
+/// Formats the networks of a condition, whether the client is to be inside or outside of them.
 pub(crate) fn networks(networks: &Networks) -> String {
     match networks {
         Networks::Internal | Networks::NotInternal => "the internal networks".to_owned(),
@@ -165,13 +168,14 @@ pub(crate) fn networks(networks: &Networks) -> String {
     }
 }
 
-fn methods(asked: &[String]) -> Vec<String> {
-    let has = |method: &str| asked.iter().any(|asked| asked == method);
+/// The methods, with HEAD if GET includes it.
+fn methods(listed: &[String]) -> Vec<String> {
+    let has = |method: &str| listed.iter().any(|listed| listed == method);
     let implied = (has("GET") && !has("HEAD")).then(|| "HEAD".to_owned());
-    asked.iter().cloned().chain(implied).collect()
+    listed.iter().cloned().chain(implied).collect()
 }
 
-fn asked(condition: &Condition) -> String {
+fn condition_words(condition: &Condition) -> String {
     match condition {
         Condition::Present => "present".to_owned(),
         Condition::Absent => "absent".to_owned(),
@@ -191,7 +195,7 @@ mod tests {
 
     #[test]
     fn times_have_at_most_two_units_and_round_up() {
-        for (ns, told) in [
+        for (ns, expected) in [
             (0, "0ms"),
             (1, "1ms"),
             (MS_NS, "1ms"),
@@ -208,13 +212,13 @@ mod tests {
             (2 * H_NS - 1, "2h"),
             (30 * DAY_NS, "30day"),
         ] {
-            assert_eq!(time(ns), told, "{ns}");
+            assert_eq!(time(ns), expected, "{ns}");
         }
     }
 
     #[test]
-    fn spans_read_in_a_sentence() {
-        for (ns, told) in [
+    fn spans_are_formatted_for_sentences() {
+        for (ns, expected) in [
             (MIN_NS, "minute"),
             (30 * S_NS, "30 seconds"),
             (90 * S_NS, "90 seconds"),
@@ -223,19 +227,19 @@ mod tests {
             (1_500 * MS_NS, "1,500 ms"),
             (7 * DAY_NS, "7 days"),
         ] {
-            assert_eq!(span(ns), told, "{ns}");
+            assert_eq!(span(ns), expected, "{ns}");
         }
     }
 
     #[test]
     fn numbers_are_grouped() {
-        for (plain, told) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(number(plain), told);
+        for (plain, expected) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(number(plain), expected);
         }
     }
 
     #[test]
-    fn limits_read_as_they_are_written() {
+    fn limits_are_formatted_as_in_a_policy() {
         let rate = |text: &str| text.parse::<Rate>().unwrap();
         assert_eq!(limit(&Quota::token_bucket(rate("60/min")).unwrap()), "60/min burst 60");
         assert_eq!(limit(&Quota::token_bucket(rate("10/s")).unwrap()), "10/s burst 20");

@@ -17,28 +17,28 @@ fn only(rule: RuleBuilder) -> PublishedRule {
 }
 
 #[test]
-fn only_rules_that_clients_meet_are_told() {
+fn only_published_and_enforced_rules_are_listed() {
     let published = published([
-        rule("told").per("client_ip").limit("60/min"),
-        rule("silent").per("client_ip").limit("61/min").unpublished(),
+        rule("public").per("client_ip").limit("60/min"),
+        rule("unpublished").per("client_ip").limit("61/min").unpublished(),
         rule("shadow").per("client_ip").limit("62/min").shadow(),
         rule("open").per("client_ip").limit("unlimited"),
     ]);
     let names: Vec<&str> = published.rules.iter().map(|rule| rule.name.as_str()).collect();
-    assert_eq!(names, ["told"]);
+    assert_eq!(names, ["public"]);
 }
 
 #[test]
-fn where_nothing_is_limited_nothing_is_told() {
+fn policy_without_enforced_limits_publishes_nothing() {
     let published = published([rule("shadow").per("client_ip").limit("62/min").shadow()]);
     assert_eq!((published.rules, published.fields, published.advice), (vec![], vec![], vec![]));
 }
 
 #[test]
-fn whom_a_rule_counts_is_said_in_words() {
+fn keys_are_described() {
     for (keys, counts) in [
         (&[][..], "all clients together"),
-        (&["client_ip"], "each IP address (of IPv6 each /64 network)"),
+        (&["client_ip"], "each IP address (for IPv6, each /64 network)"),
         (&["api_key"], "each api key"),
         (&["user", "route"], "each user and endpoint"),
     ] {
@@ -48,7 +48,7 @@ fn whom_a_rule_counts_is_said_in_words() {
 }
 
 #[test]
-fn for_which_requests_is_said_in_words() {
+fn conditions_are_described() {
     let base = || rule("r").limit("60/min");
     let network = When { methods: vec!["GET".to_owned()], network: Some(Networks::Internal), ..When::default() };
     let identity = When {
@@ -76,7 +76,7 @@ fn for_which_requests_is_said_in_words() {
 }
 
 #[test]
-fn limits_are_told_by_tier() {
+fn limits_are_listed_by_tier() {
     let mut builder =
         PolicyBuilder::default().rule(rule("per-user").per("user").tier("free", "60/min").tier("big", "unlimited"));
     builder = builder.with(|policy| {
@@ -92,30 +92,30 @@ fn limits_are_told_by_tier() {
 }
 
 #[test]
-fn limits_read_as_sentences() {
+fn limits_are_described() {
     let base = |rate: &str| rule("r").limit(rate);
     for (builder, summary, explanation) in [
         (
             base("60/min burst 100"),
             "60 requests a minute, up to 100 at once",
-            "What was used comes back steadily, until as many can come at once as before.",
+            "The limit refills at a steady rate, up to the number of requests at once.",
         ),
         (
             base("1/h").algorithm(AlgorithmKind::FixedWindow),
             "1 request an hour",
-            "Counted by the clock: each hour begins anew.",
+            "Counted in fixed windows of the clock: the count restarts every hour.",
         ),
         (
             base("5 per 30s").algorithm(AlgorithmKind::SlidingWindowLog),
             "5 requests in 30 seconds",
-            "Counted over the last 30 seconds, exactly.",
+            "Counted exactly over the last 30 seconds.",
         ),
         (
             base("5/s").queue(10, Duration::from_secs(2)),
             "5 requests a second",
-            "Requests are let through at an even pace; of those that come at once up to 10 are taken.",
+            "Requests pass at an even pace; up to 10 that arrive at once are accepted.",
         ),
-        (rule("r").concurrency(3), "3 requests at once", "Only requests that are still under way count."),
+        (rule("r").concurrency(3), "3 requests at once", "Only requests that are still in flight count."),
     ] {
         let limit = only(builder).grants.remove(0).limits.remove(0);
         assert_eq!((limit.summary.as_str(), limit.explanation.as_str()), (summary, explanation));
@@ -123,25 +123,23 @@ fn limits_read_as_sentences() {
 }
 
 #[test]
-fn what_happens_beyond_is_told() {
+fn behaviour_above_the_limit_is_described() {
     let base = || rule("r").per("user").limit("5/s");
     let (ten_min, quarter) = (Duration::from_secs(600), Duration::from_secs(900));
-    let refused = "Requests beyond it are refused with status 429.";
+    let refused = "Requests above the limit are refused with status 429.";
     for (builder, beyond) in [
         (base(), vec![refused]),
         (
             base().on_limit(2, ten_min, Some((20, quarter))),
             vec![
-                "The first 2 requests beyond it within 10 minutes pass with a warning.",
+                "The first 2 requests above the limit within 10 minutes pass with a warning.",
                 "Further requests are refused with status 429.",
-                "Whoever goes on after 20 requests beyond it within 10 minutes is blocked for 15 minutes.",
+                "After 20 requests above the limit within 10 minutes, the next one blocks the client for 15 minutes.",
             ],
         ),
         (
             base().queue(10, Duration::from_secs(2)),
-            vec![
-                "Requests that come too fast wait for their turn; when the queue is full they are refused with status 429.",
-            ],
+            vec!["Requests above the rate wait in a queue; when it is full, they are refused with status 429."],
         ),
     ] {
         assert_eq!(only(builder).beyond, beyond);
@@ -149,7 +147,7 @@ fn what_happens_beyond_is_told() {
 }
 
 #[test]
-fn fields_are_those_that_clients_get() {
+fn published_fields_are_those_of_responses() {
     let names = |published: Published| published.fields.iter().map(|field| field.name).collect::<Vec<_>>();
     let all = names(published([rule("r").limit("5/s").on_limit(1, Duration::from_secs(60), None)]));
     assert_eq!(
@@ -168,8 +166,8 @@ fn fields_are_those_that_clients_get() {
     assert_eq!(names(Published::of(&bare.build().unwrap())), ["Retry-After"]);
 }
 
-/// A policy in which everything that is nobody's business says SECRET or 192.0.2.
-fn secretive() -> Policy {
+/// A policy in which every confidential value contains SECRET or 192.0.2.
+fn confidential_policy() -> Policy {
     let pattern = |text: &str| TextPattern(text.to_owned());
     let network = || "192.0.2.0/24".parse().unwrap();
     let list = || AccessList {
@@ -179,7 +177,7 @@ fn secretive() -> Policy {
     let builder = PolicyBuilder::default()
         .identity("user", IdentitySource::Header("X-SECRET".to_owned()))
         .trusted_proxies([network()])
-        .rule(rule("told").per("user").limit("60/min").when(When {
+        .rule(rule("public").per("user").limit("60/min").when(When {
             headers: vec![("X-SECRET".to_owned(), Condition::OneOf(vec![pattern("SECRET")]))],
             identities: vec![("user".to_owned(), Condition::OneOf(vec![pattern("SECRET")]))],
             network: Some(Networks::Among(vec![network()])),
@@ -210,10 +208,10 @@ fn secretive() -> Policy {
 }
 
 #[test]
-fn nothing_leaks() {
-    let policy = secretive();
+fn confidential_values_are_not_published() {
+    let policy = confidential_policy();
     assert!(format!("{policy:?}").matches("SECRET").count() > 10);
-    let told = format!("{:?}", Published::of(&policy));
-    assert!(told.contains("some requests") && told.contains("each user"));
-    assert!(!told.contains("SECRET") && !told.contains("192.0.2"), "{told}");
+    let published = format!("{:?}", Published::of(&policy));
+    assert!(published.contains("some requests") && published.contains("each user"));
+    assert!(!published.contains("SECRET") && !published.contains("192.0.2"), "{published}");
 }

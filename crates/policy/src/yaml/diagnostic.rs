@@ -1,69 +1,72 @@
-//! What people are told about a file.
+//! Errors, warnings and notes about a file, with an excerpt of the line.
 
 use std::fmt;
 
 use super::NamedFile;
-use super::findings::Span;
+use super::findings::TextSpan;
 use crate::check::words::printable;
 use crate::problem::Problem;
 
-/// Something wrong in a file, with the line that it is about.
+/// An error, warning or note about a file, with the line that it is about.
 ///
-/// Displayed as a block of lines, without a line end at the end.
+/// It displays as a block of lines, without a final line end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// Whether the file is refused for it.
+    /// Whether it is an error, a warning or a note.
     pub severity: Severity,
-    /// Its short name, under which `docs/policy-messages.md` explains it.
+    /// The code, under which `docs/policy-messages.md` and `tollgate message` explain it. Empty for a file that is not a
+    /// policy.
     pub code: &'static str,
-    /// The file's name.
+    /// The name of the file.
     pub file: String,
     /// The line, counted from 1.
     pub line: usize,
     /// The character in the line, counted from 1.
     pub column: usize,
-    /// How many characters it is about, at least 1.
+    /// The number of characters that it is about, at least 1.
     pub width: usize,
-    /// The line, fit for a terminal: cut around the place where it is long,
-    /// and without control characters.
+    /// The text of the line, safe for a terminal: a long line is cut around the column, and control characters are
+    /// replaced.
     pub source_line: String,
     /// What is wrong, and what was expected.
     pub message: String,
     /// How to repair it; several lines are several hints.
     pub hint: Option<String>,
-    /// Where under the line the carets go, in columns of a terminal.
+    /// The terminal columns before the carets and under them.
     carets: (usize, usize),
 }
 
-/// What becomes of a file for which something is said.
+/// The severity of a [`Diagnostic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// It is refused.
+    /// The file is refused.
     Error,
-    /// It is accepted.
+    /// The file is accepted, but likely has a mistake.
     Warning,
+    /// The file is accepted; the message is for information.
+    Note,
 }
 
-/// Everything that is wrong with a file. Displayed as blocks with an empty line between them.
+/// The errors and warnings of a file that is refused. It displays as blocks with an empty line between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What has to be repaired; never empty.
+    /// The errors; never empty.
     pub errors: Vec<Diagnostic>,
-    /// What is legal but likely wrong, as far as it can be told.
+    /// The warnings, as far as they can be determined.
     pub warnings: Vec<Diagnostic>,
-    /// How many more errors there are than are told.
+    /// The number of further errors that are not listed.
     pub omitted: usize,
-    /// The files that it names and that were read, or could not be: where one changes, there may be less that is wrong.
+    /// The files that the file names, including those that could not be read. A change of one may resolve errors.
     pub files: Vec<NamedFile>,
 }
 
-/// The most of a line that is shown, and how much of it before the place, in characters.
+/// The most characters of a line that are shown, and how many of them are before the column.
 const MAX_SHOWN: usize = 100;
 const SHOWN_BEFORE: usize = 40;
 
 impl Diagnostic {
-    pub(super) fn new(severity: Severity, problem: Problem, file: &str, span: Span, line: &str) -> Diagnostic {
+    pub(super) fn new(severity: Severity, problem: Problem, file: &str, span: TextSpan, line: &str) -> Diagnostic {
         let width = span.width.max(1);
         let (source_line, carets) = excerpt(line, span.column.saturating_sub(1), width);
         Diagnostic {
@@ -79,9 +82,14 @@ impl Diagnostic {
             carets,
         }
     }
+
+    /// Changes the severity to a note.
+    pub(super) fn into_note(self) -> Diagnostic {
+        Diagnostic { severity: Severity::Note, ..self }
+    }
 }
 
-/// What of a line is shown, and where under it the carets go.
+/// Returns the shown part of a line, and the terminal columns before the carets and under them.
 fn excerpt(line: &str, at: usize, width: usize) -> (String, (usize, usize)) {
     let is_long = line.chars().nth(MAX_SHOWN).is_some();
     let skipped = if is_long { at.saturating_sub(SHOWN_BEFORE) } else { 0 };
@@ -92,7 +100,7 @@ fn excerpt(line: &str, at: usize, width: usize) -> (String, (usize, usize)) {
         before = 1;
     }
     for (position, c) in line.chars().enumerate().skip(skipped).take(MAX_SHOWN) {
-        // A tab as one space keeps the caret where it belongs.
+        // A tab becomes one space, so that the caret stays aligned.
         let c = if c == '\t' { ' ' } else { printable(c) };
         shown.push(c);
         if position < at {
@@ -108,7 +116,7 @@ fn excerpt(line: &str, at: usize, width: usize) -> (String, (usize, usize)) {
     (shown, (before, under.max(1)))
 }
 
-/// How many columns of a terminal a character takes: two for the wide scripts and pictures of East Asia.
+/// The number of terminal columns of a character: two for wide East Asian characters and emoji.
 fn columns(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}' => 0,
@@ -130,6 +138,7 @@ impl fmt::Display for Severity {
         f.write_str(match self {
             Severity::Error => "error",
             Severity::Warning => "warning",
+            Severity::Note => "note",
         })
     }
 }
@@ -138,6 +147,9 @@ impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file: String = self.file.chars().map(printable).collect();
         write!(f, "{file}:{}:{}: {}: {}", self.line, self.column, self.severity, self.message)?;
+        if !self.code.is_empty() {
+            write!(f, " [{}]", self.code)?;
+        }
         if !self.source_line.is_empty() {
             let number = self.line.to_string();
             let (before, under) = self.carets;
@@ -146,9 +158,6 @@ impl fmt::Display for Diagnostic {
         }
         for hint in self.hint.iter().flat_map(|hints| hints.lines()) {
             write!(f, "\nhint: {hint}")?;
-        }
-        if self.severity == Severity::Warning {
-            write!(f, "\nexplained: docs/policy-messages.md#{}", self.code)?;
         }
         Ok(())
     }
@@ -175,23 +184,23 @@ impl std::error::Error for Report {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::Place;
+    use crate::problem::PolicyPath;
 
     fn shown(line: &str, column: usize, width: usize) -> String {
-        let problem = Problem::new("x", Place::top(), "wrong", "");
-        Diagnostic::new(Severity::Error, problem, "f", Span { line: 12, column, width }, line).to_string()
+        let problem = Problem::new("x", PolicyPath::top(), "wrong", "");
+        Diagnostic::new(Severity::Error, problem, "f", TextSpan { line: 12, column, width }, line).to_string()
     }
 
     #[test]
-    fn the_caret_stands_under_the_place() {
-        assert_eq!(shown("a: bcd", 4, 3), "f:12:4: error: wrong\n  12 | a: bcd\n     |    ^~~");
-        assert_eq!(shown("\ta: b", 5, 1), "f:12:5: error: wrong\n  12 |  a: b\n     |     ^");
-        assert_eq!(shown("名: b", 4, 1), "f:12:4: error: wrong\n  12 | 名: b\n     |     ^", "a wide character");
-        assert_eq!(shown("a:", 3, 0), "f:12:3: error: wrong\n  12 | a:\n     |   ^", "after the end");
+    fn caret_is_under_the_column() {
+        assert_eq!(shown("a: bcd", 4, 3), "f:12:4: error: wrong [x]\n  12 | a: bcd\n     |    ^~~");
+        assert_eq!(shown("\ta: b", 5, 1), "f:12:5: error: wrong [x]\n  12 |  a: b\n     |     ^");
+        assert_eq!(shown("名: b", 4, 1), "f:12:4: error: wrong [x]\n  12 | 名: b\n     |     ^", "a wide character");
+        assert_eq!(shown("a:", 3, 0), "f:12:3: error: wrong [x]\n  12 | a:\n     |   ^", "after the end");
     }
 
     #[test]
-    fn long_lines_are_cut_around_the_place() {
+    fn long_lines_are_cut_around_the_column() {
         let line = format!("{}bad{}", "x".repeat(10_000), "y".repeat(10_000));
         let text = shown(&line, 10_001, 3);
         assert!(text.len() < 400, "{text}");

@@ -1,62 +1,67 @@
-//! A policy out of a file, and the files that it names.
+//! Loads a policy from a file, and reads the files that it names.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::{Loaded, MAX_FILE_BYTES, Report, parse};
+use super::{Loaded, MAX_FILE_BYTES, MissingSecrets, Report, parse_with};
 use crate::check::words::printable;
 
-/// Why there is no policy.
+/// Why a policy could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The file cannot be read.
     #[error("{}: error: the file cannot be read: {error}", shown(.path))]
     Io {
-        /// Its name.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         error: io::Error,
     },
-    /// It is a directory.
+    /// The path is that of a directory.
     #[error("{}: error: this is a directory, not a policy file\nhint: name the file in it", shown(.path))]
     Directory {
-        /// Its name.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// It is larger than 4 MiB.
+    /// The file is larger than 4 MiB.
     #[error(
-        "{}: error: the file is larger than 4 MiB, which no policy needs to be\nhint: tiers of many clients go into a `file:` of their own",
+        "{}: error: the file is larger than 4 MiB, the limit for policy files\nhint: move the tiers of many clients to a separate file, named by `file:` under `tier`",
         shown(.path)
     )]
     TooLarge {
-        /// Its name.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// It is not text in UTF-8.
+    /// The file is not UTF-8 text.
     #[error(
-        "{}:{line}: error: the file is not text in UTF-8 from this line on\nhint: save it as UTF-8; is it a policy file at all?",
+        "{}:{line}: error: the file is not UTF-8 text from this line on\nhint: save it as UTF-8, or check that it is a policy file",
         shown(.path)
     )]
     NotText {
-        /// Its name.
+        /// The path of the file.
         path: PathBuf,
-        /// The line, counted from 1, where it stops being text.
+        /// The first line that is not UTF-8, counted from 1.
         line: usize,
     },
-    /// It was read, and is wrong.
+    /// The policy has errors.
     #[error(transparent)]
     Invalid(Report),
 }
 
-/// Reads and checks the policy in a file. Files that it names are looked for beside it.
+/// Loads and checks the policy in a file. Names of files in it are relative to its directory.
 pub fn load(path: &Path) -> Result<Loaded, LoadError> {
+    load_with(path, MissingSecrets::Refuse)
+}
+
+/// Like [`load`], with a choice for secrets that are missing on this machine.
+pub fn load_with(path: &Path, missing: MissingSecrets) -> Result<Loaded, LoadError> {
     let text = read(path)?;
     let beside = path.parent().unwrap_or(Path::new(""));
-    parse(&text, &path.display().to_string(), Some(beside)).map_err(LoadError::Invalid)
+    parse_with(&text, &path.display().to_string(), Some(beside), missing).map_err(LoadError::Invalid)
 }
 
 fn read(path: &Path) -> Result<String, LoadError> {
@@ -67,7 +72,7 @@ fn read(path: &Path) -> Result<String, LoadError> {
     if metadata.is_dir() {
         return Err(LoadError::Directory { path: owned() });
     }
-    // Said before anything is read; a pipe has no size, so what comes out of it is measured too.
+    // A file that is too large is not read at all. A pipe has no size, so the bytes read are counted too.
     let mut bytes = Vec::new();
     if metadata.len() <= MAX_FILE_BYTES {
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
@@ -81,22 +86,22 @@ fn read(path: &Path) -> Result<String, LoadError> {
     })
 }
 
-/// A path for a message: nothing in it can begin a line of its own.
+/// Formats a path for a message, without characters that would break its line.
 fn shown(path: &Path) -> String {
     path.display().to_string().chars().map(printable).collect()
 }
 
-/// A file that a policy names, and what was in it when it was read.
+/// A file that a policy names, and a hash of its content when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedFile {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// A number that is another when the content is; `None` where it could not be read.
+    /// The hash of the content; `None` if it could not be read.
     content: Option<u64>,
 }
 
 impl NamedFile {
-    /// Reads it: what is in it, or why it cannot be had.
+    /// Reads the file. Returns its content, or why it cannot be read.
     pub(super) fn read(path: PathBuf) -> (NamedFile, Result<Vec<u8>, String>) {
         let read = read_file(&path);
         let content = read.as_ref().ok().map(|bytes| {
@@ -107,7 +112,7 @@ impl NamedFile {
         (NamedFile { path, content }, read)
     }
 
-    /// The file as it is now: equal to this if nothing has changed.
+    /// Reads the file again. The result is equal to this value if the content has not changed.
     #[must_use]
     pub fn now(&self) -> NamedFile {
         NamedFile::read(self.path.clone()).0
@@ -117,7 +122,7 @@ impl NamedFile {
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let io = |error: std::io::Error| error.to_string();
     let file = File::open(path).map_err(io)?;
-    // A pipe or a device might never end.
+    // Reading a pipe or a device might never end.
     if !file.metadata().map_err(io)?.is_file() {
         return Err("it is not a regular file".to_owned());
     }

@@ -1,9 +1,7 @@
-//! Policies as files: YAML in, a checked policy or a list of what is wrong out.
+//! Reads policies from YAML files.
 //!
-//! The file becomes a small tree in which every value knows its place
-//! (`compose`), the tree is read member by member into the model (`reader`),
-//! and the model is checked like any other. What is wrong is told all at once,
-//! each with its line and a caret.
+//! `compose` builds a tree in which every value has its position, `reader` reads the tree member by member into the
+//! model, and the model is checked like any other. All errors are reported at once, each with its line and a caret.
 
 mod compose;
 mod diagnostic;
@@ -18,106 +16,159 @@ use std::path::Path;
 
 pub use diagnostic::{Diagnostic, Report, Severity};
 pub use document::{Document, DocumentPlace, DocumentValue, Mistake};
-pub use load::{LoadError, NamedFile, load};
+pub use load::{LoadError, NamedFile, load, load_with};
 pub use schema::json_schema;
 
 use crate::check::{self, codes};
 use crate::problem::CheckedPolicy;
 use crate::problem::Problem;
-use findings::{Findings, Source, Span};
-use reader::{Broken, Read};
-use tree::{Node, span_of};
+use findings::{Findings, SourceText, TextSpan};
+use reader::{ReadPolicy, UnreadParts};
+use tree::{YamlNode, span_of};
 
-/// A million rules would fit, and nobody writes them.
+/// The largest file that is read. It has space for many thousands of rules.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// A policy that was read and checked.
+/// What happens to a secret that is missing on this machine: an environment variable that is not set, or a key file that
+/// does not exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingSecrets {
+    /// The policy is refused, because a service that uses it needs the secret.
+    #[default]
+    Refuse,
+    /// A random key replaces the secret, and [`Loaded::notes`] names it. For checking a policy on another machine than
+    /// the one that runs it; such a policy cannot verify tokens.
+    Skip,
+}
+
+/// A policy that was loaded and checked.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The policy.
     pub policy: CheckedPolicy,
-    /// What is legal but likely wrong.
+    /// Settings that are valid but likely mistakes.
     pub warnings: Vec<Diagnostic>,
-    /// The files that it names and that were read with it: where one changes, so does the policy.
+    /// Facts about the policy, for information.
+    pub notes: Vec<Diagnostic>,
+    /// The warnings and notes that the policy accepts by their codes.
+    pub accepted: Vec<Diagnostic>,
+    /// The files that the policy names and that were read with it. If one changes, the policy changes.
     pub files: Vec<NamedFile>,
 }
 
-/// Reads and checks a policy out of a text.
+/// Parses and checks a policy.
 ///
-/// `file_name` is what messages call it. Files that the policy names are
-/// looked for in `base_dir`; without one, naming a file is an error.
+/// Messages call the text `file_name`. Names of files in the policy are relative to `base_dir`; without a `base_dir`,
+/// naming a file is an error.
+///
+/// ```
+/// let text = "version: 1\nrules:\n  - { name: per-ip, key: client_ip, limit: 60/min }\n";
+/// let loaded = tollgate_policy::parse(text, "policy.yaml", None)?;
+/// assert_eq!(loaded.policy.rules[0].name, "per-ip");
+/// # Ok::<(), tollgate_policy::Report>(())
+/// ```
 pub fn parse(text: &str, file_name: &str, base_dir: Option<&Path>) -> Result<Loaded, Report> {
+    parse_with(text, file_name, base_dir, MissingSecrets::Refuse)
+}
+
+/// Like [`parse`], with a choice for secrets that are missing on this machine.
+pub fn parse_with(
+    text: &str,
+    file_name: &str,
+    base_dir: Option<&Path>,
+    missing: MissingSecrets,
+) -> Result<Loaded, Report> {
     let text = text_of(text, file_name)?;
-    let source = Source::new(file_name, text);
+    let source = SourceText::new(file_name, text);
     let mut findings = Findings::default();
     let Some(root) = root_of(text, &mut findings) else { return Err(findings.into_report(&source)) };
-    let Read { policy, broken, files } = reader::read(&root, base_dir, &mut findings);
+    let ReadPolicy { policy, broken, files } = reader::read(&root, base_dir, missing, &mut findings);
     let was_read = findings.is_empty();
-    let errors = check::errors(&policy).into_iter().filter(|problem| !is_consequence(problem, broken));
-    tell(errors, &root, &mut findings);
+    let errors: Vec<Problem> =
+        check::errors(&policy).into_iter().filter(|problem| !is_consequence(problem, broken)).collect();
+    add(errors.iter().cloned(), &root, &mut findings);
     if !findings.is_empty() {
-        // What is missing because it could not be read is no reason to warn.
-        let warnings = if was_read { check::warnings(&policy) } else { Vec::new() };
-        let warnings = warnings_in(&source, &warnings, &root);
+        // Parts that could not be read would cause wrong warnings.
+        let mut warnings = if was_read { check::remarks(&policy).warnings } else { Vec::new() };
+        // An accepted warning that does not occur may occur once the errors are repaired.
+        warnings.retain(|warning| {
+            warning.code != codes::UNUSED_ACCEPT && !errors.iter().any(|error| check::explains(error, warning))
+        });
+        let warnings = located(&source, &warnings, &root);
         return Err(Report { files, warnings, ..findings.into_report(&source) });
     }
     match policy.check() {
-        Ok(policy) => Ok(Loaded { warnings: warnings_in(&source, policy.warnings(), &root), policy, files }),
+        Ok(policy) => {
+            let mut warnings = located(&source, policy.warnings(), &root);
+            let mut notes = findings.notes(&source);
+            notes.extend(located(&source, policy.notes(), &root));
+            if missing == MissingSecrets::Skip {
+                // A password that is missing on this machine may exist where the policy is used.
+                let is_password = |warning: &mut Diagnostic| warning.code == codes::MISSING_PASSWORD;
+                notes.extend(warnings.extract_if(.., is_password).map(Diagnostic::into_note));
+            }
+            let mut accepted = located(&source, policy.accepted(), &root);
+            accepted.extend(notes.extract_if(.., |note| policy.accept.iter().any(|code| code == note.code)));
+            Ok(Loaded { policy, warnings, notes, accepted, files })
+        }
         Err(errors) => {
-            tell(errors.0, &root, &mut findings);
+            add(errors.0, &root, &mut findings);
             Err(Report { files, ..findings.into_report(&source) })
         }
     }
 }
 
-/// The text of a file, unless it is too large. Some editors put a byte order mark first, which is no part of it.
+/// Returns the text without a byte order mark, which some editors add, or an error if it is too large.
 fn text_of<'t>(text: &'t str, file_name: &str) -> Result<&'t str, Report> {
     if text.len() as u64 > MAX_FILE_BYTES {
         let mut findings = Findings::default();
-        let message = "the file is larger than 4 MiB, which no policy needs to be";
-        let hint = "tiers of many clients go into a `file:` of their own";
+        let message = "the file is larger than 4 MiB, the limit for policy files";
+        let hint = "move the tiers of many clients to a separate file, named by `file:` under `tier`";
         findings.error(codes::FILE_TOO_LARGE, START, message, hint);
-        return Err(findings.into_report(&Source::new(file_name, "")));
+        return Err(findings.into_report(&SourceText::new(file_name, "")));
     }
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// The file as a tree, unless there is none or nothing in it.
-fn root_of(text: &str, findings: &mut Findings) -> Option<Node> {
+/// Builds the tree of a file. Reports a file without content.
+fn root_of(text: &str, findings: &mut Findings) -> Option<YamlNode> {
     let root = compose::compose(text, findings);
     let root = root.filter(|root| !root.scalar().is_some_and(|scalar| scalar.is_null()));
     if root.is_none() && findings.is_empty() {
-        let hint = "a policy begins with `version: 1`, followed by `rules:`";
-        findings.error(codes::EMPTY_FILE, START, "the file says nothing", hint);
+        let hint = "begin with `version: 1`, followed by `rules:`";
+        findings.error(codes::EMPTY_FILE, START, "the file has no content", hint);
     }
     root
 }
 
-/// Finds the places of what the model's checks have found.
-fn tell(problems: impl IntoIterator<Item = Problem>, root: &Node, findings: &mut Findings) {
+/// Adds problems of the model as errors at their positions in the file.
+fn add(problems: impl IntoIterator<Item = Problem>, root: &YamlNode, findings: &mut Findings) {
     for problem in problems {
-        let span = span_of(root, &problem.place);
+        let span = span_of(root, &problem.path);
         findings.error(problem.code, span, problem.message, problem.hint.unwrap_or_default());
     }
 }
 
-/// Whether something is wrong only because a part that it needs could not be read.
-fn is_consequence(problem: &Problem, broken: Broken) -> bool {
+/// Whether a problem only follows from a part that could not be read.
+fn is_consequence(problem: &Problem, broken: UnreadParts) -> bool {
     match problem.code {
         codes::TIERS_WITHOUT_TIER | codes::DEFAULT_TIER_MISSING => broken.tier,
         codes::JWT_WITHOUT_KEY => broken.jwt,
-        // Where the tier alone is broken, only one that says that the tier is unknown.
+        // If only the tier could not be read, this applies to messages about the unknown tier.
         codes::UNKNOWN_IDENTITY => broken.identities || (broken.tier && problem.message.contains("`tier`")),
         _ => false,
     }
 }
 
-fn warnings_in(source: &Source<'_>, problems: &[Problem], root: &Node) -> Vec<Diagnostic> {
-    let told =
-        |problem: &Problem| source.diagnostic(Severity::Warning, problem.clone(), span_of(root, &problem.place), &[]);
-    let mut warnings: Vec<Diagnostic> = problems.iter().map(told).collect();
-    warnings.sort_by_key(|warning| (warning.line, warning.column));
-    warnings
+/// Returns warnings and notes with their positions in the file, sorted by position.
+fn located(source: &SourceText<'_>, problems: &[Problem], root: &YamlNode) -> Vec<Diagnostic> {
+    let diagnostic = |problem: &Problem| {
+        let severity = if codes::NOTE_CODES.contains(&problem.code) { Severity::Note } else { Severity::Warning };
+        source.diagnostic(severity, problem.clone(), span_of(root, &problem.path), &[])
+    };
+    let mut located: Vec<Diagnostic> = problems.iter().map(diagnostic).collect();
+    located.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    located
 }
 
-const START: Span = Span { line: 1, column: 1, width: 1 };
+const START: TextSpan = TextSpan { line: 1, column: 1, width: 1 };

@@ -1,110 +1,110 @@
-//! What a YAML file consists of, each value with its place.
+//! The tree of a YAML file, with the position of each value.
 
 use std::rc::Rc;
 
-use super::findings::Span;
+use super::findings::TextSpan;
 use crate::check::words::quoted;
-use crate::problem::{Place, Step};
+use crate::problem::{PolicyPath, PolicyPathStep};
 
-/// A value. Cloning one shares what it consists of, so an alias costs nothing.
+/// A value. Clones share their content, so an alias costs nothing.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) span: Span,
-    pub(super) value: Value,
+pub(super) struct YamlNode {
+    pub(super) span: TextSpan,
+    pub(super) value: YamlValue,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Value {
-    Scalar(Scalar),
-    List(Rc<Vec<Node>>),
-    Map(Rc<Map>),
+pub(super) enum YamlValue {
+    Scalar(YamlScalar),
+    List(Rc<Vec<YamlNode>>),
+    Map(Rc<YamlMap>),
 }
 
 #[derive(Debug)]
-pub(super) struct Map {
-    pub(super) members: Vec<Member>,
-    /// Whether no member was left out because its name is none.
+pub(super) struct YamlMap {
+    pub(super) members: Vec<YamlMember>,
+    /// Whether all members are here. A member with an invalid name is omitted.
     pub(super) is_whole: bool,
 }
 
-/// What is neither a list nor a map. What it means depends on where it stands.
+/// A value that is neither a list nor a map. Its type depends on the member.
 #[derive(Clone, Debug)]
-pub(super) struct Scalar {
+pub(super) struct YamlScalar {
     pub(super) text: Rc<str>,
-    /// Quotes make a text of anything.
+    /// Whether the value is in quotes, and so always text.
     pub(super) quoted: bool,
 }
 
 /// A name and its value in a map.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct YamlMember {
     pub(super) name: Rc<str>,
-    pub(super) name_span: Span,
-    pub(super) value: Node,
+    pub(super) name_span: TextSpan,
+    pub(super) value: YamlNode,
 }
 
-impl Node {
-    pub(super) fn scalar(&self) -> Option<&Scalar> {
+impl YamlNode {
+    pub(super) fn scalar(&self) -> Option<&YamlScalar> {
         match &self.value {
-            Value::Scalar(scalar) => Some(scalar),
-            Value::List(_) | Value::Map(_) => None,
+            YamlValue::Scalar(scalar) => Some(scalar),
+            YamlValue::List(_) | YamlValue::Map(_) => None,
         }
     }
 
-    /// The members of a map; of anything else there are none.
-    pub(super) fn members(&self) -> &[Member] {
+    /// Returns the members of a map, and none for other values.
+    pub(super) fn members(&self) -> &[YamlMember] {
         match &self.value {
-            Value::Map(map) => &map.members,
-            Value::Scalar(_) | Value::List(_) => &[],
+            YamlValue::Map(map) => &map.members,
+            YamlValue::Scalar(_) | YamlValue::List(_) => &[],
         }
     }
 
-    pub(super) fn member(&self, name: &str) -> Option<&Member> {
+    pub(super) fn member(&self, name: &str) -> Option<&YamlMember> {
         self.members().iter().find(|member| &*member.name == name)
     }
 
-    /// Whether it is a map of which some members could not be read.
+    /// Whether it is a map with members that could not be read.
     pub(super) fn lacks_members(&self) -> bool {
-        matches!(&self.value, Value::Map(map) if !map.is_whole)
+        matches!(&self.value, YamlValue::Map(map) if !map.is_whole)
     }
 
     pub(super) fn is_map(&self) -> bool {
-        matches!(self.value, Value::Map(_))
+        matches!(self.value, YamlValue::Map(_))
     }
 
-    /// The items of a list, or the value itself as the only one.
-    pub(super) fn items(&self) -> &[Node] {
+    /// Returns the items of a list, or the value itself as the only item.
+    pub(super) fn items(&self) -> &[YamlNode] {
         match &self.value {
-            Value::List(items) => items,
-            Value::Scalar(_) | Value::Map(_) => std::slice::from_ref(self),
+            YamlValue::List(items) => items,
+            YamlValue::Scalar(_) | YamlValue::Map(_) => std::slice::from_ref(self),
         }
     }
 
-    /// Where character number `at` of a scalar's text stands in the file, if
-    /// the text stands there as it is; else the whole of it.
-    pub(super) fn span_from(&self, at: usize) -> Span {
+    /// Returns the span of a scalar from character `at` of its text on. Returns the whole span if the text is escaped or
+    /// folded in the file.
+    pub(super) fn span_from(&self, at: usize) -> TextSpan {
         let Some(scalar) = self.scalar() else { return self.span };
         let quotes = if scalar.quoted { 2 } else { 0 };
         if self.span.width != scalar.text.chars().count() + quotes {
             return self.span;
         }
         let from = self.span.from(at + quotes / 2);
-        Span { width: from.width.saturating_sub(quotes / 2).max(1), ..from }
+        TextSpan { width: from.width.saturating_sub(quotes / 2).max(1), ..from }
     }
 
-    /// What it is, to be put after "found".
+    /// Describes the value, for use after "found" in a message.
     pub(super) fn described(&self) -> String {
         match &self.value {
-            Value::Scalar(scalar) if scalar.is_null() && scalar.text.is_empty() => "nothing".to_owned(),
-            Value::Scalar(scalar) if scalar.quoted => format!("the text {}", quoted(&scalar.text)),
-            Value::Scalar(scalar) => quoted(&scalar.text),
-            Value::List(_) => "a list".to_owned(),
-            Value::Map(_) => "a map".to_owned(),
+            YamlValue::Scalar(scalar) if scalar.is_null() && scalar.text.is_empty() => "nothing".to_owned(),
+            YamlValue::Scalar(scalar) if scalar.quoted => format!("the text {}", quoted(&scalar.text)),
+            YamlValue::Scalar(scalar) => quoted(&scalar.text),
+            YamlValue::List(_) => "a list".to_owned(),
+            YamlValue::Map(_) => "a map".to_owned(),
         }
     }
 }
 
-impl Scalar {
+impl YamlScalar {
     pub(super) fn is_null(&self) -> bool {
         !self.quoted && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
     }
@@ -119,34 +119,33 @@ impl Scalar {
     }
 }
 
-/// Maps whose names are chosen by whoever writes the policy: what is wrong
-/// with a member is wrong with its name.
-const NAMED_BY_THE_POLICY: [&str; 4] = ["deny", "allow", "identity", "headers"];
+/// Maps whose member names are chosen by the author of the policy. A problem with a member is shown at its name.
+const MAPS_OF_CUSTOM_NAMES: [&str; 6] = ["deny", "allow", "identity", "headers", "path", "method"];
 
-/// Where in the file a part of the model stands, or the nearest place around it.
-pub(super) fn span_of(root: &Node, place: &Place) -> Span {
+/// Returns the span of a path of the model, or of the nearest existing part around it.
+pub(super) fn span_of(root: &YamlNode, path: &PolicyPath) -> TextSpan {
     let mut node = root;
     let mut span = root.span;
     let mut parent = "";
-    for step in &place.0 {
+    for step in &path.0 {
         match step {
-            Step::Member(name) => {
-                // The model has header names in lower case.
+            PolicyPathStep::Member(name) => {
+                // The model stores header names in lower case.
                 let of_name = |name: &str| node.members().iter().find(|member| member.name.eq_ignore_ascii_case(name));
-                let Some(member) = of_name(name).or_else(|| of_name(another_word(name))) else { return span };
+                let Some(member) = of_name(name).or_else(|| of_name(synonym(name))) else { return span };
                 node = &member.value;
-                // A list or a map is long; its name is a better place for a caret.
-                let by_name = NAMED_BY_THE_POLICY.contains(&parent) || node.scalar().is_none();
+                // A list or a map is long, so the caret is at its name.
+                let by_name = MAPS_OF_CUSTOM_NAMES.contains(&parent) || node.scalar().is_none();
                 span = if by_name { member.name_span } else { node.span };
                 parent = name;
             }
-            Step::Item(at) => {
+            PolicyPathStep::Item(at) => {
                 match &node.value {
-                    Value::List(items) => match items.get(*at) {
+                    YamlValue::List(items) => match items.get(*at) {
                         Some(item) => node = item,
                         None => return span,
                     },
-                    Value::Map(map) => match map.members.get(*at) {
+                    YamlValue::Map(map) => match map.members.get(*at) {
                         Some(member) => {
                             node = &member.value;
                             span = member.name_span;
@@ -154,8 +153,8 @@ pub(super) fn span_of(root: &Node, place: &Place) -> Span {
                         }
                         None => return span,
                     },
-                    // One value may stand for a list of one.
-                    Value::Scalar(_) => {}
+                    // A single value is accepted in place of a list of one.
+                    YamlValue::Scalar(_) => {}
                 }
                 span = node.span;
             }
@@ -164,7 +163,7 @@ pub(super) fn span_of(root: &Node, place: &Place) -> Span {
     span
 }
 
-/// `limit: unlimited` says what `unlimited: true` says.
-fn another_word(name: &str) -> &str {
+/// The other member with the same meaning: `limit: unlimited` is `unlimited: true`.
+fn synonym(name: &str) -> &str {
     if name == "unlimited" { "limit" } else { name }
 }

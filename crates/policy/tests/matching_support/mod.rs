@@ -1,6 +1,6 @@
-//! Policies and requests in few words.
+//! Helpers that build policies and requests.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of it, and may fail in it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of the helpers, and fails if one fails")]
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use tollgate_core::Quota;
 use tollgate_policy::model::{Allowance, Grant, Identity, IdentitySource, Rule, TextPattern, When};
 use tollgate_policy::{CompiledPolicy, Headers, Policy, Request};
 
-/// So many per minute.
+/// Returns a quota of this count per minute.
 pub(crate) fn per_minute(count: u64) -> Quota {
     Quota::token_bucket(format!("{count}/min").parse().unwrap()).unwrap()
 }
@@ -17,7 +17,7 @@ pub(crate) fn limited(count: u64) -> Grant {
     Grant::Limited(vec![per_minute(count)])
 }
 
-/// A rule for all requests: five a minute by this key.
+/// Returns a rule for all requests: five per minute by this key.
 pub(crate) fn rule(name: &str, key: &[&str]) -> Rule {
     Rule { key: strings(key), allowance: Allowance::Same(limited(5)), ..Rule::new(name) }
 }
@@ -54,17 +54,17 @@ pub(crate) fn with_rules(rules: Vec<Rule>) -> Policy {
     Policy { rules, ..Policy::default() }
 }
 
-/// A request from a stranger.
+/// Returns a request from this peer.
 pub(crate) fn from<'a>(peer: &str, method: &'a str, target: &'a str, headers: &'a dyn Headers) -> Request<'a> {
     let peer: IpAddr = peer.parse().unwrap();
     Request { method, target, headers, ..Request::from_peer(Some(peer)) }
 }
 
-/// What a request meets, as `rule key` or `rule key xCOST`.
-pub(crate) fn charged(plan: &CompiledPolicy, request: &Request<'_>) -> Vec<String> {
-    let matched = plan.match_request(request);
+/// Returns the charges of a request, as `rule key` or `rule key xCOST`.
+pub(crate) fn charged(compiled: &CompiledPolicy, request: &Request<'_>) -> Vec<String> {
+    let matched = compiled.match_request(request);
     let charge = |charge: &tollgate_policy::MatchedCharge| {
-        let name = &plan.rules()[charge.rule as usize].name;
+        let name = &compiled.rules()[charge.rule as usize].name;
         let key = String::from_utf8_lossy(matched.key(charge));
         let cost = if charge.cost == 1 { String::new() } else { format!(" x{}", charge.cost) };
         format!("{name} {key}{cost}")

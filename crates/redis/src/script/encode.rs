@@ -1,49 +1,49 @@
-//! A call as the script's argument.
+//! Encodes a call as the argument of the script.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::smallvec;
-use tollgate_core::{Charged, CompiledQuota, Family, Span};
-use tollgate_store::{Limit, Mode};
+use tollgate_core::{Charged, CompiledQuota, Family, TickSpan};
+use tollgate_store::{ChargeMode, Limit};
 
 use super::prefix::{digits, prefix};
-use crate::call::{Call, Line, SlotCharge, Target};
-use crate::wire::{Args, Keys};
+use crate::call::{Call, LeaseRequest, ScriptOp, SlotCharge, Target};
+use crate::wire::{Args, ScriptKeys};
 
-/// What a call is on the wire: keys and arguments of the script.
+/// An encoded call: keys and arguments of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Encoded {
-    pub(crate) keys: Keys,
+    pub(crate) keys: ScriptKeys,
     pub(crate) args: Args,
 }
 
 const DECIDE: u8 = 1;
 const FORCE: u8 = 2;
-const GIVE_BACK: u8 = 3;
+const REFUND: u8 = 3;
 const SETTLE_ABOVE: u8 = 4;
 const RENEW: u8 = 5;
 const RESET: u8 = 6;
 const CREDIT: u8 = 7;
+const LEASE: u8 = 8;
 
-/// Stands for the families of a plain call, which the script has a short way for.
+/// The code of a plain call instead of its families. The script has a fast path for these.
 const PLAIN: u8 = 33;
 
-/// Beside the families: that there are lines which do not decide.
-const ORDERS: u8 = 64;
+/// A flag beside the families: there are operations other than decide.
+const OTHER_OPS: u8 = 64;
 
-/// The largest whole number that a double is exact up to. What is larger is
-/// beyond every limit, and stays so as this.
-const LARGEST: u64 = 1 << 53;
+/// The largest integer up to which doubles are exact. Larger values exceed every limit, and so does this one.
+const MAX_EXACT: u64 = 1 << 53;
 
-/// Most calls are no longer than this.
+/// The initial capacity in bytes. Most calls are no longer than this.
 const USUAL_LENGTH: usize = 192;
 
-/// Few keys are found faster by looking at each.
+/// Up to this number of keys a linear search is faster than a map.
 const FEW_KEYS: usize = 16;
 
-/// Writes a call. With `now`, in microseconds, it goes by that instead of by
-/// the server's clock, and keys are kept long after their time: for tests.
+/// Encodes a call. With `now`, in microseconds, the script uses that time instead of the server's clock, and keys
+/// expire much later than they would: for tests.
 pub(crate) fn encode(call: &Call, now: Option<u64>) -> Encoded {
     let mut writer = Writer { bytes: Vec::with_capacity(USUAL_LENGTH), ..Writer::default() };
     match now {
@@ -52,73 +52,92 @@ pub(crate) fn encode(call: &Call, now: Option<u64>) -> Encoded {
     }
     let families = writer.bytes.len();
     writer.bytes.push(0);
-    call.lines.iter().for_each(|line| writer.line(line));
+    call.ops.iter().for_each(|op| writer.op(op));
     writer.bytes[families] = if is_plain(call) { PLAIN } else { writer.families };
     Encoded { keys: writer.keys, args: smallvec![writer.bytes] }
 }
 
-/// Writes an expiry into a call: the server does nothing after it, in microseconds of its own clock.
+/// Writes an expiry into an encoded call, in microseconds of the server's clock. After it, the script does nothing.
 pub(crate) fn stamp(argument: &mut [u8], expiry: u64) {
     if let Some(now) = argument.first_chunk_mut::<8>() {
-        *now = (expiry.min(LARGEST) as f64).to_le_bytes();
-        // The sign of a double is its last bit.
+        *now = (expiry.min(MAX_EXACT) as f64).to_le_bytes();
+        // Sets the sign bit of the double.
         now[7] |= 0x80;
     }
 }
 
-/// Whether it is one line of buckets that must all pass, each on a key of its own.
+/// Returns whether a call is one decision on buckets that must all pass, each on a separate key.
 fn is_plain(call: &Call) -> bool {
-    let [Line::Decide { charges, .. }] = call.lines.as_slice() else {
+    let [ScriptOp::Decide { charges, .. }] = call.ops.as_slice() else {
         return false;
     };
-    charges.iter().enumerate().all(|(at, charge)| {
+    charges.iter().enumerate().all(|(index, charge)| {
         let is_same = |other: &SlotCharge| other.target.key == charge.target.key;
         let is_bucket = charge.target.limit.compiled().family() == Family::Bucket;
-        is_bucket && charge.mode == Mode::Enforce && charge.cost > 0 && !charges[..at].iter().any(is_same)
+        is_bucket && charge.mode == ChargeMode::Enforce && charge.cost > 0 && !charges[..index].iter().any(is_same)
     })
 }
 
 #[derive(Default)]
 struct Writer {
     bytes: Vec<u8>,
-    keys: Keys,
-    /// Where each key is, once there are many.
-    places: HashMap<Arc<[u8]>, u32>,
+    keys: ScriptKeys,
+    /// The index of each key, once there are many.
+    indexes: HashMap<Arc<[u8]>, u32>,
     families: u8,
 }
 
 impl Writer {
-    fn line(&mut self, line: &Line) {
-        match line {
-            Line::Decide { times, charges } => self.decide(*times, charges),
-            Line::Force { target, cost } => self.order(FORCE, target, *cost),
-            Line::GiveBack { target, charged, amount } => self.give_back(target, charged, *amount),
-            Line::Credit { target, cost } => self.order(CREDIT, target, *cost),
-            Line::Settle { target, charged, true_cost } => match true_cost.checked_sub(charged.cost) {
-                Some(more) if more > 0 => self.order(SETTLE_ABOVE, target, more),
-                _ => self.give_back(target, charged, charged.cost - true_cost),
+    fn op(&mut self, op: &ScriptOp) {
+        match op {
+            ScriptOp::Decide { times, charges } => self.decide(*times, charges),
+            ScriptOp::Force { target, cost } => self.other_op(FORCE, target, *cost),
+            ScriptOp::Refund { target, charged, amount } => self.refund(target, charged, *amount),
+            ScriptOp::Credit { target, cost } => self.other_op(CREDIT, target, *cost),
+            ScriptOp::Settle { target, charged, true_cost } => match true_cost.checked_sub(charged.cost) {
+                Some(more) if more > 0 => self.other_op(SETTLE_ABOVE, target, more),
+                _ => self.refund(target, charged, charged.cost - true_cost),
             },
             // Only permits have leases to renew.
-            Line::Renew { target, charged } if target.limit.compiled().family() == Family::Concurrency => {
-                self.order(RENEW, target, 0);
+            ScriptOp::Renew { target, charged } if target.limit.compiled().family() == Family::Concurrency => {
+                self.other_op(RENEW, target, 0);
                 self.number(charged.mark);
             }
-            Line::Renew { .. } => {}
-            Line::Reset { target } => {
+            ScriptOp::Renew { .. } => {}
+            ScriptOp::Reset { target } => {
                 self.bytes.push(RESET);
                 self.key(target);
             }
+            // Permits are not leased ahead.
+            ScriptOp::Lease(request) if request.target.limit.compiled().family() == Family::Concurrency => {}
+            ScriptOp::Lease(request) => self.lease(request),
+        }
+    }
+
+    /// Writes the key like a charge of 1, because the reply has its state like that of a decision.
+    fn lease(&mut self, request: &LeaseRequest) {
+        let charge = SlotCharge { target: request.target.clone(), cost: 1, mode: ChargeMode::Peek };
+        self.bytes.push(LEASE);
+        self.charge(&charge, std::slice::from_ref(&charge));
+        self.number(request.wanted);
+        self.number(request.max_outstanding);
+        self.number(request.generation_ms.max(1));
+        self.number(request.settlements.len() as u64);
+        for settlement in &request.settlements {
+            self.number(settlement.generation);
+            self.number(settlement.spent);
+            self.number(settlement.returned);
         }
     }
 
     fn decide(&mut self, times: u32, charges: &[SlotCharge]) {
         let shares_a_key = charges.len() > 1
-            && charges.iter().enumerate().any(|(at, charge)| {
-                let same = |other: &SlotCharge| other.is_made() && other.target.key == charge.target.key;
-                charge.is_made() && charges[..at].iter().any(same)
+            && charges.iter().enumerate().any(|(index, charge)| {
+                let same = |other: &SlotCharge| other.is_enforced() && other.target.key == charge.target.key;
+                charge.is_enforced() && charges[..index].iter().any(same)
             });
-        // Somebody who only watches is told when there would be room.
-        let is_deep = charges.iter().any(|charge| charge.mode == Mode::Watch && charge.cost > 0);
+        // A charge that is only watched reports when there would be capacity.
+        let is_deep = charges.iter().any(|charge| charge.mode == ChargeMode::Peek && charge.cost > 0);
         self.bytes.push(DECIDE);
         self.bytes.extend_from_slice(&times.to_le_bytes());
         self.bytes.extend_from_slice(&(charges.len() as u16).to_le_bytes());
@@ -130,18 +149,18 @@ impl Writer {
         let limit = &charge.target.limit;
         self.family(limit);
         self.bytes.push(match charge.mode {
-            // A cost of 0 is a look, whatever it is to the others.
+            // A cost of 0 only reads the state, whatever its mode.
             _ if charge.cost == 0 => 3,
-            Mode::Enforce => 0,
-            Mode::Guard => 1,
-            Mode::Shadow => 2,
-            Mode::Watch => 3,
-            Mode::ShadowJoined => 4,
+            ChargeMode::Enforce => 0,
+            ChargeMode::Guard => 1,
+            ChargeMode::Shadow => 2,
+            ChargeMode::Peek => 3,
+            ChargeMode::ShadowJoined => 4,
         });
         self.key(&charge.target);
         if let CompiledQuota::Bucket(bucket) = limit.compiled() {
             let shape = bucket.shape();
-            let never = Span { ticks: LARGEST, part: 0 };
+            let never = TickSpan { ticks: MAX_EXACT, part: 0 };
             let (price, bound) = (bucket.span_of(charge.cost).unwrap_or(never), shape.bound());
             self.prefix(limit);
             self.number(price.ticks);
@@ -155,15 +174,15 @@ impl Writer {
             }
             return;
         }
-        self.common(limit, charge.cost);
+        self.window_fields(limit, charge.cost);
         if limit.compiled().family() == Family::SlidingLog {
-            self.reach(charge, all);
+            self.log_depth(charge, all);
         }
     }
 
-    /// How far into a log the answers to a line may look: the largest and the
-    /// smallest limit, and the dearest possible charge, of all those on the key; and whether this is the only one.
-    fn reach(&mut self, charge: &SlotCharge, all: &[SlotCharge]) {
+    /// Writes how many entries of a log the decisions may depend on: the largest and the smallest limit, and the
+    /// largest possible cost, of all charges on the key; and whether this is the only one.
+    fn log_depth(&mut self, charge: &SlotCharge, all: &[SlotCharge]) {
         let same = || all.iter().filter(|other| other.target.key == charge.target.key);
         let limits = || same().map(|other| other.target.limit.quota().amount());
         let possible = same().filter(|other| other.cost <= other.target.limit.quota().amount());
@@ -173,8 +192,8 @@ impl Writer {
         self.bytes.push(u8::from(same().count() == 1));
     }
 
-    fn order(&mut self, kind: u8, target: &Target, cost: u64) {
-        self.families |= ORDERS;
+    fn other_op(&mut self, kind: u8, target: &Target, cost: u64) {
+        self.families |= OTHER_OPS;
         self.bytes.push(kind);
         self.family(&target.limit);
         self.key(target);
@@ -183,12 +202,12 @@ impl Writer {
             self.number(cost);
             self.number(target.limit.quota().max_debt());
         } else {
-            self.common(&target.limit, cost);
+            self.window_fields(&target.limit, cost);
         }
     }
 
-    fn give_back(&mut self, target: &Target, charged: &Charged, amount: u64) {
-        self.order(GIVE_BACK, target, amount.min(charged.cost));
+    fn refund(&mut self, target: &Target, charged: &Charged, amount: u64) {
+        self.other_op(REFUND, target, amount.min(charged.cost));
         if target.limit.compiled().family() == Family::Bucket {
             self.number(charged.at);
             self.number(charged.mark);
@@ -199,10 +218,10 @@ impl Writer {
         }
     }
 
-    fn common(&mut self, limit: &Limit, cost: u64) {
+    fn window_fields(&mut self, limit: &Limit, cost: u64) {
         self.prefix(limit);
         let period_ns = limit.quota().period_ns();
-        // A window is whole in microseconds; a lease may not be, and is rounded up.
+        // A window has whole microseconds; a lease may not, and is rounded up.
         self.number(period_ns.div_ceil(1_000));
         self.number(limit.quota().amount());
         self.number(limit.quota().max_debt());
@@ -224,31 +243,31 @@ impl Writer {
         self.bytes.push(family);
     }
 
-    /// Keys are numbered from 1, as the script counts.
+    /// Writes the index of a key, starting at 1 as in Lua.
     fn key(&mut self, target: &Target) {
-        let place = self.place(&target.key);
-        self.bytes.extend_from_slice(&place.to_le_bytes());
+        let index = self.index(&target.key);
+        self.bytes.extend_from_slice(&index.to_le_bytes());
     }
 
-    fn place(&mut self, key: &Arc<[u8]>) -> u32 {
+    fn index(&mut self, key: &Arc<[u8]>) -> u32 {
         let found = if self.keys.len() <= FEW_KEYS {
-            self.keys.iter().position(|known| known == key).map(|at| at as u32 + 1)
+            self.keys.iter().position(|known| known == key).map(|index| index as u32 + 1)
         } else {
-            self.places.get(key).copied()
+            self.indexes.get(key).copied()
         };
         found.unwrap_or_else(|| {
             self.keys.push(Arc::clone(key));
-            let place = self.keys.len() as u32;
+            let index = self.keys.len() as u32;
             if self.keys.len() == FEW_KEYS + 1 {
-                self.places.extend(self.keys.iter().cloned().zip(1..));
+                self.indexes.extend(self.keys.iter().cloned().zip(1..));
             } else if self.keys.len() > FEW_KEYS {
-                self.places.insert(Arc::clone(key), place);
+                self.indexes.insert(Arc::clone(key), index);
             }
-            place
+            index
         })
     }
 
     fn number(&mut self, value: u64) {
-        self.bytes.extend_from_slice(&(value.min(LARGEST) as f64).to_le_bytes());
+        self.bytes.extend_from_slice(&(value.min(MAX_EXACT) as f64).to_le_bytes());
     }
 }

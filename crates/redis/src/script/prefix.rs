@@ -1,10 +1,10 @@
-//! How a value begins: whose it is, and the quota it was written under.
+//! The prefix of a value: its family, and the quota it was written under.
 
 use smallvec::SmallVec;
-use tollgate_core::{BucketShape, CompiledQuota, Span};
+use tollgate_core::{BucketShape, CompiledQuota, TickSpan};
 use tollgate_store::Limit;
 
-/// Short enough for most quotas to stay off the heap.
+/// Most quotas fit inline.
 pub(super) type Prefix = SmallVec<[u8; 24]>;
 
 const BUCKET: u8 = 1;
@@ -13,13 +13,13 @@ const WINDOW: u8 = 3;
 const COUNTER: u8 = 4;
 const LOG: u8 = 5;
 const LEASES: u8 = 6;
-/// A bucket that promises nothing ahead, whose token takes whole milliseconds. Most are, and a
-/// byte or two less lets their values fit a smaller block of the server's memory.
+/// A bucket without reservations whose tokens take whole milliseconds. Most buckets are like this, and saving a byte or
+/// two lets their values fit a smaller block of the server's memory.
 const BUCKET_OF_MILLISECONDS: u8 = 7;
 /// The same, in whole microseconds.
 const BUCKET_OF_MICROSECONDS: u8 = 8;
 
-/// The prefix of values that this limit's quota writes.
+/// Returns the prefix of the values that a limit's quota writes.
 pub(super) fn prefix(limit: &Limit) -> Prefix {
     let mut bytes = Prefix::new();
     let window_ms = limit.quota().period_ns() / 1_000_000;
@@ -39,20 +39,20 @@ pub(super) fn prefix(limit: &Limit) -> Prefix {
     bytes
 }
 
-/// How the states of windows of a usual length are written in digits.
+/// The decimal format of the states of windows of usual lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Digits {
-    /// Says whose it is and how long a window is: a unit, and how many of it. 0 for none.
+    /// The family and the length of a window: a unit, and the number of units. 0 if the format is not used.
     pub(super) code: u16,
-    /// How many digits the number of a window takes until the year 2100.
+    /// The number of digits of a window's number until the year 2100.
     pub(super) width: u8,
 }
 
 const UNITS_MS: [u64; 4] = [1_000, 60_000, 3_600_000, 86_400_000];
 const YEAR_2100_MS: u64 = 4_102_444_800_000;
 
-/// How a limit's quota writes in digits; not at all if a window is no small number of seconds, minutes,
-/// hours or days.
+/// Returns the decimal format of a limit's quota; the default (none) unless a window is a small number of seconds,
+/// minutes, hours or days.
 pub(super) fn digits(limit: &Limit) -> Digits {
     let first = match limit.compiled() {
         CompiledQuota::FixedWindow(_) => 1,
@@ -69,29 +69,29 @@ pub(super) fn digits(limit: &Limit) -> Digits {
 }
 
 fn push_bucket(bytes: &mut Prefix, shape: &BucketShape, ahead: u64) {
-    let push_span = |bytes: &mut Prefix, span: Span| {
+    let push_span = |bytes: &mut Prefix, span: TickSpan| {
         push_varint(bytes, span.ticks);
         if shape.denominator > 1 {
             push_varint(bytes, u64::from(span.part));
         }
     };
     if !shape.queues && shape.denominator == 1 && ahead == 0 {
-        let (tag, unit) = match shape.token.ticks % 1_000 {
+        let (tag, unit) = match shape.emission_interval.ticks % 1_000 {
             0 => (BUCKET_OF_MILLISECONDS, 1_000),
             _ => (BUCKET_OF_MICROSECONDS, 1),
         };
         bytes.push(tag);
-        push_varint(bytes, shape.token.ticks / unit);
+        push_varint(bytes, shape.emission_interval.ticks / unit);
         push_varint(bytes, shape.limit);
         return;
     }
     bytes.push(if shape.queues { QUEUE } else { BUCKET });
-    push_varint(bytes, shape.token.ticks);
+    push_varint(bytes, shape.emission_interval.ticks);
     push_varint(bytes, u64::from(shape.denominator));
     if shape.denominator > 1 {
-        push_varint(bytes, u64::from(shape.token.part));
+        push_varint(bytes, u64::from(shape.emission_interval.part));
     }
-    // A state can hold more than requests may take, and says so.
+    // A queue's state can hold more tokens than requests may take, so that number is written.
     push_varint(bytes, if shape.queues { shape.tokens_held() } else { shape.limit });
     if shape.queues {
         push_span(bytes, shape.ceiling);
@@ -116,7 +116,7 @@ mod tests {
     use crate::store::limit_of;
 
     #[test]
-    fn queue_values_begin_as_those_of_programs_that_gave_one_place_more() {
+    fn queue_prefix_is_compatible_with_versions_that_had_one_more_position() {
         let mut expected = Prefix::new();
         expected.push(QUEUE);
         // One token takes 200 ms, 11 of them 2.2 s. Requests take 10 of them.

@@ -1,38 +1,39 @@
-//! Decisions from what the script saw.
+//! Computes decisions from the reply of the script.
 //!
-//! The script says how many passed and what their keys looked like before. By
-//! the functions of the core, each request's answers follow from that.
+//! The reply has the number of requests that passed and the states of their keys before. The decisions of each request
+//! are computed from these by the functions of the core.
 
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
-    Algorithm, BucketState, Charged, CompiledQuota, CounterState, Decision, Leases, Log, Tick, Verdict, WindowState,
+    Algorithm, BucketState, ChargeVerdict, Charged, CompiledQuota, CounterState, Decision, Leases, LogState, Tick,
+    WindowState,
 };
 use tollgate_store::shadow_groups;
 
-use super::decode::ProtocolError;
-use crate::call::{SlotCharge, View};
+use super::decode::ScriptReplyError;
+use crate::call::{ReportedState, SlotCharge};
 
-/// What became of one request of a line.
+/// The result of one request of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replayed {
-    /// Whether the whole passed.
+    /// Whether the request passed.
     pub(crate) passed: bool,
-    /// The answer to each charge, in nanoseconds. Where the whole is refused,
-    /// an allowed one was not made, and says what remains.
+    /// The decision of each charge, in nanoseconds. If the request is refused, an allowed charge was not made, and its
+    /// decision has what remains without it.
     pub(crate) decisions: SmallVec<[Decision; 4]>,
-    /// For each charge that was made what its receipt needs, in microseconds as the server counts.
+    /// For each charge that was made, the data of its receipt, in the server's microseconds.
     pub(crate) charged: SmallVec<[Option<Charged>; 4]>,
 }
 
-/// What became of all requests of a line. Requests that are refused have one answer, because nothing changes after
-/// the first refusal.
+/// The results of all requests of an operation. Refused requests share one result, because nothing changes after the
+/// first refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReplayedBatch {
     passed: u32,
     charges: usize,
-    /// A row for each request that passed, and one for all that are refused.
+    /// A row for each request that passed, and one for all refused requests.
     decisions: SmallVec<[Decision; 1]>,
     charged: SmallVec<[Option<Charged>; 1]>,
 }
@@ -55,18 +56,18 @@ impl ReplayedBatch {
         self.charged.extend(row.charged);
     }
 
-    /// How many requests passed. These are the first.
-    pub(crate) fn passed(&self) -> u32 {
+    /// Returns the number of requests that passed. These are the first ones.
+    pub(crate) fn passed_count(&self) -> u32 {
         self.passed
     }
 
-    /// The answer to each charge of a request, in nanoseconds. Where the whole is refused, an allowed one was not made,
-    /// and says what remains.
+    /// Returns the decision of each charge of a request, in nanoseconds. If the request is refused, an allowed charge
+    /// was not made, and its decision has what remains without it.
     pub(crate) fn decisions(&self, request: u32) -> &[Decision] {
         &self.decisions[self.row(request)]
     }
 
-    /// For each charge of a request that was made what its receipt needs, in microseconds as the server counts.
+    /// Returns, for each charge of a request that was made, the data of its receipt, in the server's microseconds.
     pub(crate) fn charged(&self, request: u32) -> &[Option<Charged>] {
         &self.charged[self.row(request)]
     }
@@ -76,65 +77,65 @@ impl ReplayedBatch {
         begin..begin + self.charges
     }
 
-    /// The answers to so many requests, one by one.
+    /// Returns the results of `times` requests, one by one.
     #[cfg(test)]
     pub(crate) fn requests(&self, times: u32) -> Vec<Replayed> {
-        let request = |at: u32| Replayed {
-            passed: at < self.passed,
-            decisions: self.decisions(at).into(),
-            charged: self.charged(at).into(),
+        let request = |index: u32| Replayed {
+            passed: index < self.passed,
+            decisions: self.decisions(index).into(),
+            charged: self.charged(index).into(),
         };
         (0..times).map(request).collect()
     }
 }
 
-/// Works out the answers to `times` requests of these charges, of which the
-/// script let `passed` pass at `now`, when their keys looked like `views`.
+/// Computes the results of `times` requests of these charges, of which the script let `passed` pass at `now`;
+/// `states_before` are the states of their keys before.
 pub(crate) fn replay(
     charges: &[SlotCharge],
     times: u32,
     now: u64,
     passed: u32,
-    views: &[View],
-) -> Result<ReplayedBatch, ProtocolError> {
-    if let ([charge], [view]) = (charges, views)
-        && charge.is_made()
+    states_before: &[ReportedState],
+) -> Result<ReplayedBatch, ScriptReplyError> {
+    if let ([charge], [reported]) = (charges, states_before)
+        && charge.is_enforced()
     {
-        return replay_alone(charge, times, now, passed, view);
+        return replay_single(charge, times, now, passed, reported);
     }
-    let mut line = Replay::new(charges, now, views)?;
+    let mut replay = Replay::new(charges, now, states_before)?;
     let mut answers = ReplayedBatch::with_capacity(passed, times, charges.len());
     for _ in 0..passed {
-        let row = line.request();
+        let row = replay.request();
         if !row.passed {
-            return Err(PASSED_IN_VAIN);
+            return Err(UNEXPECTED_PASS);
         }
         answers.push_row(row);
     }
     if passed < times {
-        let refused = line.request();
+        let refused = replay.request();
         if refused.passed {
-            return Err(REFUSED_IN_VAIN);
+            return Err(UNEXPECTED_REFUSAL);
         }
         answers.push_row(refused);
     }
-    answers.decisions.iter_mut().for_each(in_nanoseconds);
+    answers.decisions.iter_mut().for_each(to_nanoseconds);
     Ok(answers)
 }
 
-const PASSED_IN_VAIN: ProtocolError = ProtocolError("a request passed that could not");
-const REFUSED_IN_VAIN: ProtocolError = ProtocolError("a request was refused that could pass");
+const UNEXPECTED_PASS: ScriptReplyError = ScriptReplyError("a request passed that could not");
+const UNEXPECTED_REFUSAL: ScriptReplyError = ScriptReplyError("a request was refused that could pass");
 
-/// The same for a single charge, which most requests are: no other charge is in its way.
-fn replay_alone(
+/// The same for a single charge, as in most requests.
+fn replay_single(
     charge: &SlotCharge,
     times: u32,
     now: u64,
     passed: u32,
-    view: &View,
-) -> Result<ReplayedBatch, ProtocolError> {
+    reported: &ReportedState,
+) -> Result<ReplayedBatch, ScriptReplyError> {
     let cost = charge.cost;
-    match (charge.target.limit.compiled(), KeyState::of(view)) {
+    match (charge.target.limit.compiled(), KeyState::of(reported)) {
         (CompiledQuota::Bucket(rule), KeyState::Bucket(state)) => repeat(rule, state, times, now, passed, cost),
         (CompiledQuota::FixedWindow(rule), KeyState::Window(state)) => repeat(rule, state, times, now, passed, cost),
         (CompiledQuota::SlidingCounter(rule), KeyState::Counter(state)) => {
@@ -142,7 +143,7 @@ fn replay_alone(
         }
         (CompiledQuota::SlidingLog(rule), KeyState::Log(state)) => repeat(rule, state, times, now, passed, cost),
         (CompiledQuota::Concurrency(rule), KeyState::Leases(state)) => repeat(rule, state, times, now, passed, cost),
-        _ => Err(ProtocolError("a view is of another algorithm")),
+        _ => Err(ScriptReplyError("a state is of another algorithm")),
     }
 }
 
@@ -153,65 +154,65 @@ fn repeat<A: Algorithm>(
     now: u64,
     passed: u32,
     cost: u64,
-) -> Result<ReplayedBatch, ProtocolError> {
-    let mut act = |act: Act| run(algorithm, &mut state, now, cost, act);
+) -> Result<ReplayedBatch, ScriptReplyError> {
+    let mut apply = |mode: ReplayMode| run(algorithm, &mut state, now, cost, mode);
     let mut answers = ReplayedBatch::with_capacity(passed, times, 1);
     for _ in 0..passed {
-        let (mut decision, note) = act(Act::Check);
+        let (mut decision, receipt) = apply(ReplayMode::Check);
         if !decision.is_allowed() {
-            return Err(PASSED_IN_VAIN);
+            return Err(UNEXPECTED_PASS);
         }
-        in_nanoseconds(&mut decision);
-        answers.push(decision, Some(note));
+        to_nanoseconds(&mut decision);
+        answers.push(decision, Some(receipt));
     }
     if passed < times {
-        let (mut decision, _) = act(Act::Look);
+        let (mut decision, _) = apply(ReplayMode::Peek);
         if decision.is_allowed() {
-            return Err(REFUSED_IN_VAIN);
+            return Err(UNEXPECTED_REFUSAL);
         }
-        in_nanoseconds(&mut decision);
+        to_nanoseconds(&mut decision);
         answers.push(decision, None);
     }
     Ok(answers)
 }
 
-/// What is said of a request that passed here, after `before` others of its
-/// line, and is not made after all because another slot refused it: how things stand without it.
-pub(crate) fn replay_unmade(
+/// Computes the decisions of a request that passed here, after `before` others of its operation, and is not charged
+/// after all because another slot refused it: the state without it.
+pub(crate) fn replay_uncharged(
     charges: &[SlotCharge],
     now: u64,
-    views: &[View],
+    states_before: &[ReportedState],
     before: u32,
-) -> Result<SmallVec<[Decision; 4]>, ProtocolError> {
-    let mut line = Replay::new(charges, now, views)?;
+) -> Result<SmallVec<[Decision; 4]>, ScriptReplyError> {
+    let mut replay = Replay::new(charges, now, states_before)?;
     for _ in 0..before {
-        line.request();
+        replay.request();
     }
-    let mut decisions: SmallVec<[Decision; 4]> = (0..charges.len()).map(|at| line.look(at)).collect();
-    decisions.iter_mut().for_each(in_nanoseconds);
+    let mut decisions: SmallVec<[Decision; 4]> = (0..charges.len()).map(|index| replay.peek(index)).collect();
+    decisions.iter_mut().for_each(to_nanoseconds);
     Ok(decisions)
 }
 
-/// The one place where the server's microseconds become the store's nanoseconds.
-pub(super) fn in_nanoseconds(decision: &mut Decision) {
+/// Converts a decision from the server's microseconds to nanoseconds. The only place of this conversion.
+pub(super) fn to_nanoseconds(decision: &mut Decision) {
     let scaled = |ticks: u64| ticks.saturating_mul(Tick::Microsecond.ns());
     decision.next_after = scaled(decision.next_after);
     decision.reset_after = scaled(decision.reset_after);
     match &mut decision.verdict {
-        Verdict::Allowed { delay } => *delay = scaled(*delay),
-        Verdict::Refused { retry_after: Some(retry_after) } => *retry_after = scaled(*retry_after),
-        Verdict::Refused { retry_after: None } | Verdict::NoRoom | Verdict::Impossible => {}
+        ChargeVerdict::Allowed { delay } => *delay = scaled(*delay),
+        ChargeVerdict::Refused { retry_after: Some(retry_after) } => *retry_after = scaled(*retry_after),
+        ChargeVerdict::Refused { retry_after: None } | ChargeVerdict::Unavailable | ChargeVerdict::Impossible => {}
     }
 }
 
 pub(super) struct Replay<'a> {
     charges: &'a [SlotCharge],
     now: u64,
-    /// What each charge's key looked like before the line, to its own quota.
-    views: SmallVec<[KeyState; 4]>,
-    /// For each charge the first one on the same key.
-    homes: SmallVec<[usize; 4]>,
-    /// What was written to a key, and by which charge, at the key's first charge.
+    /// The state of each charge's key before the operation, as read by its own quota.
+    states_before: SmallVec<[KeyState; 4]>,
+    /// For each charge, the first charge on the same key.
+    first_on_key: SmallVec<[usize; 4]>,
+    /// The state written to a key and the charge that wrote it, stored at the first charge on the key.
     written: SmallVec<[Option<(usize, KeyState)>; 4]>,
 }
 
@@ -221,160 +222,172 @@ pub(crate) enum KeyState {
     Bucket(BucketState),
     Window(WindowState),
     Counter(CounterState),
-    Log(Log),
+    Log(LogState),
     Leases(Leases),
 }
 
 impl KeyState {
-    /// That of a key never seen.
+    /// Returns the state of an unused key.
     pub(crate) fn new(algorithm: &CompiledQuota) -> KeyState {
         match algorithm {
             CompiledQuota::Bucket(_) => KeyState::Bucket(BucketState::default()),
             CompiledQuota::FixedWindow(_) => KeyState::Window(WindowState::default()),
             CompiledQuota::SlidingCounter(_) => KeyState::Counter(CounterState::default()),
-            CompiledQuota::SlidingLog(_) => KeyState::Log(Log::default()),
+            CompiledQuota::SlidingLog(_) => KeyState::Log(LogState::default()),
             CompiledQuota::Concurrency(_) => KeyState::Leases(Leases::default()),
         }
     }
 
-    fn of(view: &View) -> KeyState {
-        match view {
-            View::Bucket(state) => KeyState::Bucket(*state),
-            View::Window(state) => KeyState::Window(*state),
-            View::Counter(state) => KeyState::Counter(*state),
-            View::Log { used, newest, debt, front } => {
-                // What lies behind the front matters only by its sum and its end.
+    pub(super) fn of(reported: &ReportedState) -> KeyState {
+        match reported {
+            ReportedState::Bucket(state) => KeyState::Bucket(*state),
+            ReportedState::Window(state) => KeyState::Window(*state),
+            ReportedState::Counter(state) => KeyState::Counter(*state),
+            ReportedState::Log { used, newest, debt, front } => {
+                // Of the entries behind the front, only their sum and their end matter.
                 let in_front: u64 = front.iter().map(|(_, cost)| cost).sum();
                 let behind = (*newest, used.saturating_sub(in_front));
-                KeyState::Log(Log::of(front.iter().copied().chain([behind])).owing(*debt))
+                KeyState::Log(LogState::of(front.iter().copied().chain([behind])).with_debt(*debt))
             }
-            View::Leases { used, until, last_id } => KeyState::Leases(Leases::summed(*used, *until, *last_id)),
+            ReportedState::Leases { used, until, last_id } => {
+                KeyState::Leases(Leases::aggregate(*used, *until, *last_id))
+            }
         }
     }
 }
 
-/// What to do to a state.
+/// How to apply a charge to a state.
 #[derive(Clone, Copy)]
-pub(super) enum Act {
-    Look,
+pub(super) enum ReplayMode {
+    Peek,
     Check,
 }
 
 impl<'a> Replay<'a> {
-    pub(super) fn new(charges: &'a [SlotCharge], now: u64, views: &[View]) -> Result<Replay<'a>, ProtocolError> {
-        if charges.len() != views.len() {
-            return Err(ProtocolError("a view is missing"));
+    pub(super) fn new(
+        charges: &'a [SlotCharge],
+        now: u64,
+        states_before: &[ReportedState],
+    ) -> Result<Replay<'a>, ScriptReplyError> {
+        if charges.len() != states_before.len() {
+            return Err(ScriptReplyError("a state is missing"));
         }
-        let first_with_key = |at: usize| {
-            let key = &charges[at].target.key;
-            charges[..at].iter().position(|other| other.target.key == *key).unwrap_or(at)
+        let first_with_key = |index: usize| {
+            let key = &charges[index].target.key;
+            charges[..index].iter().position(|other| other.target.key == *key).unwrap_or(index)
         };
         Ok(Replay {
             charges,
             now,
-            views: views.iter().map(KeyState::of).collect(),
-            homes: (0..charges.len()).map(first_with_key).collect(),
+            states_before: states_before.iter().map(KeyState::of).collect(),
+            first_on_key: (0..charges.len()).map(first_with_key).collect(),
             written: (0..charges.len()).map(|_| None).collect(),
         })
     }
 
     pub(super) fn request(&mut self) -> Replayed {
-        let mut decisions: SmallVec<[Decision; 4]> = (0..self.charges.len()).map(|at| self.look(at)).collect();
+        let mut decisions: SmallVec<[Decision; 4]> = (0..self.charges.len()).map(|index| self.peek(index)).collect();
         let mut charged: SmallVec<[Option<Charged>; 4]> = smallvec![None; self.charges.len()];
         let charges = self.charges;
-        if charges.iter().zip(&decisions).any(|(charge, look)| charge.binds() && !look.is_allowed()) {
+        if charges.iter().zip(&decisions).any(|(charge, peeked)| charge.binds() && !peeked.is_allowed()) {
             return Replayed { passed: false, decisions, charged };
         }
         let before = (decisions.clone(), self.written.clone());
-        for at in (0..charges.len()).filter(|at| charges[*at].is_made()) {
-            let (decision, note) = self.check(at);
-            decisions[at] = decision;
+        for index in (0..charges.len()).filter(|index| charges[*index].is_enforced()) {
+            let (decision, receipt) = self.check(index);
+            decisions[index] = decision;
             if !decision.is_allowed() {
-                // Only what the request itself charged stood in the way. All others were allowed.
-                let looks = before.0.into_iter().enumerate();
-                decisions = looks.map(|(other, look)| if other == at { decision } else { look }).collect();
+                // It is refused only because of another charge of the same request. All other charges were allowed.
+                let peeks = before.0.into_iter().enumerate();
+                decisions = peeks.map(|(other, peeked)| if other == index { decision } else { peeked }).collect();
                 self.written = before.1;
                 return Replayed { passed: false, decisions, charged: smallvec![None; charges.len()] };
             }
-            charged[at] = Some(note);
+            charged[index] = Some(receipt);
         }
         for group in shadow_groups(charges.iter().map(|charge| (charge.cost, charge.mode))) {
-            let fits = group.clone().all(|at| self.look(at).is_allowed());
-            for at in group {
-                decisions[at] = self.look(at);
-                if !fits && decisions[at].is_allowed() {
+            let fits = group.clone().all(|index| self.peek(index).is_allowed());
+            for index in group {
+                decisions[index] = self.peek(index);
+                if !fits && decisions[index].is_allowed() {
                     continue;
                 }
-                let (decision, note) = self.check(at);
-                decisions[at] = decision;
-                charged[at] = decision.is_allowed().then_some(note);
+                let (decision, receipt) = self.check(index);
+                decisions[index] = decision;
+                charged[index] = decision.is_allowed().then_some(receipt);
             }
         }
         Replayed { passed: true, decisions, charged }
     }
 
-    /// What the answer would be, and what remains without it.
-    fn look(&self, at: usize) -> Decision {
-        let mut state = self.state(at);
-        self.act(at, &mut state, Act::Look).0
+    /// Returns the verdict of a charge, with what remains without it.
+    fn peek(&self, index: usize) -> Decision {
+        let mut state = self.state(index);
+        self.apply(index, &mut state, ReplayMode::Peek).0
     }
 
-    fn check(&mut self, at: usize) -> (Decision, Charged) {
-        let mut state = self.state(at);
-        let answer = self.act(at, &mut state, Act::Check);
-        self.written[self.homes[at]] = Some((at, state));
+    fn check(&mut self, index: usize) -> (Decision, Charged) {
+        let mut state = self.state(index);
+        let answer = self.apply(index, &mut state, ReplayMode::Check);
+        self.written[self.first_on_key[index]] = Some((index, state));
         answer
     }
 
-    fn act(&self, at: usize, state: &mut KeyState, act: Act) -> (Decision, Charged) {
-        let charge = &self.charges[at];
-        act_on(charge.target.limit.compiled(), state, self.now, charge.cost, act)
+    fn apply(&self, index: usize, state: &mut KeyState, mode: ReplayMode) -> (Decision, Charged) {
+        let charge = &self.charges[index];
+        apply_to(charge.target.limit.compiled(), state, self.now, charge.cost, mode)
     }
 
-    /// The state of a charge's key as its own quota reads it.
-    pub(super) fn state(&self, at: usize) -> KeyState {
-        let Some((by, state)) = &self.written[self.homes[at]] else {
-            return self.views[at].clone();
+    /// Returns the state of a charge's key as read by its own quota.
+    pub(super) fn state(&self, index: usize) -> KeyState {
+        let Some((by, state)) = &self.written[self.first_on_key[index]] else {
+            return self.states_before[index].clone();
         };
-        let (own, writer) = (self.charges[at].target.limit.compiled(), self.charges[*by].target.limit.compiled());
+        let (own, writer) = (self.charges[index].target.limit.compiled(), self.charges[*by].target.limit.compiled());
         match (own, writer, state) {
             (CompiledQuota::Bucket(own), CompiledQuota::Bucket(writer), KeyState::Bucket(state)) if own != writer => {
-                KeyState::Bucket(own.adopt(writer, *state, self.now))
+                KeyState::Bucket(own.convert(writer, *state, self.now))
             }
             _ => state.clone(),
         }
     }
 }
 
-pub(super) fn act_on(
+pub(super) fn apply_to(
     algorithm: &CompiledQuota,
     state: &mut KeyState,
     now: u64,
     cost: u64,
-    act: Act,
+    mode: ReplayMode,
 ) -> (Decision, Charged) {
     match (algorithm, state) {
-        (CompiledQuota::Bucket(bucket), KeyState::Bucket(state)) => run(bucket, state, now, cost, act),
-        (CompiledQuota::FixedWindow(window), KeyState::Window(state)) => run(window, state, now, cost, act),
-        (CompiledQuota::SlidingCounter(counter), KeyState::Counter(state)) => run(counter, state, now, cost, act),
-        (CompiledQuota::SlidingLog(log), KeyState::Log(state)) => run(log, state, now, cost, act),
-        (CompiledQuota::Concurrency(permits), KeyState::Leases(state)) => run(permits, state, now, cost, act),
+        (CompiledQuota::Bucket(bucket), KeyState::Bucket(state)) => run(bucket, state, now, cost, mode),
+        (CompiledQuota::FixedWindow(window), KeyState::Window(state)) => run(window, state, now, cost, mode),
+        (CompiledQuota::SlidingCounter(counter), KeyState::Counter(state)) => run(counter, state, now, cost, mode),
+        (CompiledQuota::SlidingLog(log), KeyState::Log(state)) => run(log, state, now, cost, mode),
+        (CompiledQuota::Concurrency(permits), KeyState::Leases(state)) => run(permits, state, now, cost, mode),
         // A key belongs to one family within a call.
         (algorithm, state) => {
             *state = KeyState::new(algorithm);
-            act_on(algorithm, state, now, cost, act)
+            apply_to(algorithm, state, now, cost, mode)
         }
     }
 }
 
-fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, cost: u64, act: Act) -> (Decision, Charged) {
-    match act {
-        Act::Look => {
-            let answer = algorithm.look(state, now, cost);
-            let remains = if answer.is_allowed() { algorithm.look(state, now, 0) } else { answer };
+fn run<A: Algorithm>(
+    algorithm: &A,
+    state: &mut A::State,
+    now: u64,
+    cost: u64,
+    mode: ReplayMode,
+) -> (Decision, Charged) {
+    match mode {
+        ReplayMode::Peek => {
+            let answer = algorithm.peek(state, now, cost);
+            let remains = if answer.is_allowed() { algorithm.peek(state, now, 0) } else { answer };
             (Decision { verdict: answer.verdict, ..remains }, Charged::default())
         }
-        Act::Check => {
+        ReplayMode::Check => {
             let decision = algorithm.check(state, now, cost);
             (decision, algorithm.charged(state, now, cost))
         }

@@ -1,71 +1,85 @@
-//! Mistakes that a seeded test injects, and those of them that live in what surrounds the store: its transport, its
-//! settings and the options of its limits.
+//! Faults that a seeded test injects, and the implementation of those outside the store: in its transport, its settings
+//! and the options of its limits.
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tollgate_store::{LimitOptions, OnFailure, Refusals};
 
 use super::world::{Link, locked};
-use crate::call::{Answer, Call, Line, Reply};
-use crate::store::{BreakerSettings, StoreSettings};
-use crate::transport::{Answered, Cause, Done, Executed, Slot, Trouble};
+use crate::call::{Answer, Call, ScriptOp, ScriptReply};
+use crate::store::{BreakerSettings, RedisStoreSettings};
+use crate::transport::{CallError, CallResult, Cause, Done, Executed, Slot};
 
-/// A mistake that a seeded test injects in order to see that it finds it.
+/// A fault that a seeded test injects to verify that it detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InjectedFault {
-    /// What may have been carried out is sent again.
+    /// A decision that may have been executed is resent.
     RetryUnknown,
-    /// Where another slot refuses, what was charged is kept.
+    /// Charges are kept although another slot refused.
     ForgetRefund,
-    /// What was charged for somebody who has given up is kept.
+    /// Charges for a caller that has given up are kept.
     KeepLateCharge,
-    /// A refusal is believed longer than it holds.
+    /// A refusal is cached longer than it is valid.
     RememberTooLong,
-    /// A refusal that is remembered answers as if every request cost 1.
+    /// A cached refusal decides as if every request cost 1.
     AnswerForAnotherCost,
-    /// A refusal is remembered where violations are counted.
+    /// A refusal is cached where violations are counted.
     RememberWhereCounted,
-    /// A refusal is believed although this instance gave something back.
+    /// A cached refusal is used although this instance made a refund.
     RememberAcrossRefund,
-    /// A debt whose payment may have arrived is paid again.
+    /// A debt whose payment may have been executed is paid again.
     DoubleDebt,
-    /// A debt stays a debt after it was sent.
+    /// A debt remains after it was paid.
     KeepDebt,
-    /// Of those who travelled together, the last is given the first one's answer.
+    /// The callers of a batch get the answers in reverse order.
     SwapJoinedAnswers,
-    /// What is given back is sent again although it may have arrived.
+    /// A refund is resent although it may have been executed.
     ResendUnknownRefund,
-    /// What is given back is not sent again although it certainly did not arrive.
+    /// A refund is not resent although it was certainly not executed.
     NeverResendRefund,
-    /// An instance alone lets the whole limit pass.
+    /// The fallback of an instance allows the whole limit.
     WholeLimitInFallback,
-    /// Nobody gives up.
+    /// Checks have no deadline.
     NoDeadline,
     /// A shard that failed is never probed.
     NeverProbe,
-    /// Of several slots, one that lets it pass is enough.
+    /// A request passes if one of several slots lets it pass.
     OneSlotIsEnough,
-    /// A server carries out a call that has expired.
+    /// A server executes an expired call.
     RunExpired,
-    /// A lease that is known to be lost is renewed all the same.
+    /// A lease that is known to be lost is renewed.
     ForgetLostLease,
+    /// Leased tokens are charged like spent ones, so that they refill while they are leased.
+    RefillWhileLeased,
+    /// Tokens reported as spent are charged as of the last change of their key.
+    ReportsBeforeRefill,
+    /// A call that returned tokens, or may have, is sent again.
+    ResendReturn,
+    /// A holder counts a lease twice.
+    DoubleGrant,
+    /// A settlement of a generation that has ended is applied to the current one.
+    SettleAnyGeneration,
+    /// A key's leases are dropped when its state expires.
+    ValueEndsBeforeLeases,
+    /// A holder spends a lease after its generation has ended.
+    LeaseOutlivesGeneration,
 }
 
-/// Settings under which the store makes a mistake.
-pub(super) fn settings(fault: Option<InjectedFault>, settings: StoreSettings) -> StoreSettings {
+/// Returns the settings that implement a fault.
+pub(super) fn settings(fault: Option<InjectedFault>, settings: RedisStoreSettings) -> RedisStoreSettings {
     const NEVER: Duration = Duration::from_secs(3_600);
     match fault {
-        Some(InjectedFault::NoDeadline) => StoreSettings { deadline: Duration::from_secs(10), ..settings },
+        Some(InjectedFault::NoDeadline) => RedisStoreSettings { deadline: Duration::from_secs(10), ..settings },
         Some(InjectedFault::NeverProbe) => {
             let breaker = BreakerSettings { first_pause: NEVER, longest_pause: NEVER, ..settings.breaker };
-            StoreSettings { breaker, ..settings }
+            RedisStoreSettings { breaker, ..settings }
         }
         _ => settings,
     }
 }
 
-/// Options of a limit under which the store makes a mistake.
+/// Returns the options of a limit that implement a fault.
 pub(super) fn options(fault: Option<InjectedFault>, options: LimitOptions) -> LimitOptions {
     match (fault, options.on_failure, options.refusals) {
         (Some(InjectedFault::WholeLimitInFallback), OnFailure::Local { .. }, _) => {
@@ -82,24 +96,47 @@ pub(super) fn options(fault: Option<InjectedFault>, options: LimitOptions) -> Li
 }
 
 impl Link {
-    /// Sends a call through a transport that makes a mistake.
+    /// Sends a call through a faulty transport.
     pub(super) fn send_faulty(&self, fault: InjectedFault, slot: Slot, call: Call, deadline: Instant, done: Done) {
+        if fault == InjectedFault::SettleAnyGeneration && returns_tokens(&call) {
+            // Returns arrive after their generation, as they rarely do in other runs.
+            let link = self.clone();
+            tokio::spawn(async move {
+                sleep(Duration::from_millis(250)).await;
+                link.send_call(slot, call, Instant::now() + Duration::from_secs(1), done);
+            });
+            return;
+        }
         if self.swallows(fault, &call) {
             let now = locked(&self.world).now_us();
-            return done.hear(Ok(Reply { now, answers: call.lines.iter().map(|_| Answer::GivenBack).collect() }));
+            return done
+                .complete(Ok(ScriptReply { now, answers: call.ops.iter().map(|_| Answer::Refunded).collect() }));
         }
         let (link, again) = (self.clone(), call.clone());
-        let faulty = Done::new(move |answered: Answered| match (fault, answered) {
+        let faulty = Done::new(move |answered: CallResult| match (fault, answered) {
             (
                 InjectedFault::RetryUnknown | InjectedFault::ResendUnknownRefund,
-                Err(Trouble { executed: Executed::Unknown, .. }),
+                Err(CallError { executed: Executed::Unknown, .. }),
             ) if sends_again(fault, &again) => link.send_call(slot, again, deadline, done),
-            (InjectedFault::NeverResendRefund, Err(trouble)) if is_refund(&again) => {
-                // A call that fails because of its key is not sent again.
-                done.hear(Err(Trouble { cause: Cause::WrongType, ..trouble }));
+            (InjectedFault::NeverResendRefund, Err(error)) if is_refund(&again) => {
+                // A call that fails because of its key is not resent.
+                done.complete(Err(CallError { cause: Cause::WrongType, ..error }));
             }
-            (InjectedFault::DoubleDebt, Err(trouble)) if pays_debts(&again) => {
-                done.hear(Err(Trouble { executed: Executed::No, ..trouble }));
+            (InjectedFault::DoubleDebt, Err(error)) if pays_debts(&again) => {
+                done.complete(Err(CallError { executed: Executed::No, ..error }));
+            }
+            (InjectedFault::ResendReturn, Ok(_) | Err(CallError { executed: Executed::Unknown, .. }))
+                if returns_tokens(&again) =>
+            {
+                link.send_call(slot, again, Instant::now() + Duration::from_secs(1), done);
+            }
+            (InjectedFault::DoubleGrant, Ok(mut reply)) => {
+                for answer in &mut reply.answers {
+                    if let Answer::Leased(lease) = answer {
+                        lease.granted *= 2;
+                    }
+                }
+                done.complete(Ok(reply));
             }
             (InjectedFault::ForgetLostLease, Ok(mut reply)) => {
                 for answer in &mut reply.answers {
@@ -107,25 +144,25 @@ impl Link {
                         *held = true;
                     }
                 }
-                done.hear(Ok(reply));
+                done.complete(Ok(reply));
             }
             (_, answered) => {
-                // A refund that is sent meanwhile is of a charge whose caller does not wait any more.
-                locked(&link.world).is_handing_out = true;
-                done.hear(answered);
-                locked(&link.world).is_handing_out = false;
+                // A refund sent meanwhile is for a caller that does not wait any more.
+                locked(&link.world).is_delivering = true;
+                done.complete(answered);
+                locked(&link.world).is_delivering = false;
             }
         });
         self.send_call(slot, call, deadline, faulty);
     }
 
-    /// Whether a refund does not reach the server, although the store takes it for done.
+    /// Returns whether a refund is dropped although the store gets a reply to it.
     fn swallows(&self, fault: InjectedFault, call: &Call) -> bool {
         let world = locked(&self.world);
-        let is_of_store = is_refund(call) && !world.is_giving_back;
+        let is_of_store = is_refund(call) && !world.is_caller_refunding;
         match fault {
-            InjectedFault::KeepLateCharge => is_of_store && world.is_handing_out,
-            InjectedFault::ForgetRefund => is_of_store && !world.is_handing_out,
+            InjectedFault::KeepLateCharge => is_of_store && world.is_delivering,
+            InjectedFault::ForgetRefund => is_of_store && !world.is_delivering,
             _ => false,
         }
     }
@@ -133,15 +170,23 @@ impl Link {
 
 fn sends_again(fault: InjectedFault, call: &Call) -> bool {
     match fault {
-        InjectedFault::RetryUnknown => call.lines.iter().any(|line| matches!(line, Line::Decide { .. })),
+        InjectedFault::RetryUnknown => call.ops.iter().any(|op| matches!(op, ScriptOp::Decide { .. })),
         _ => is_refund(call),
     }
 }
 
 fn is_refund(call: &Call) -> bool {
-    call.lines.iter().any(|line| matches!(line, Line::GiveBack { .. }))
+    call.ops.iter().any(|op| matches!(op, ScriptOp::Refund { .. }))
+}
+
+fn returns_tokens(call: &Call) -> bool {
+    let returns = |op: &ScriptOp| match op {
+        ScriptOp::Lease(request) => request.settlements.iter().any(|settlement| settlement.returned > 0),
+        _ => false,
+    };
+    call.ops.iter().any(returns)
 }
 
 fn pays_debts(call: &Call) -> bool {
-    call.lines.iter().any(|line| matches!(line, Line::Force { .. }))
+    call.ops.iter().any(|op| matches!(op, ScriptOp::Force { .. }))
 }

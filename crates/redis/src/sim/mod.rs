@@ -1,4 +1,4 @@
-//! The store in a world of virtual time, where everything goes wrong by seed.
+//! Deterministic simulation of the store: virtual time, with failures that follow from a seed.
 //!
 //! A seed that fails is printed; `TOLLGATE_SEED=<seed>` runs that one alone, and
 //! `TOLLGATE_SEEDS=<count>` runs more of them.
@@ -6,26 +6,28 @@
 #![allow(clippy::unwrap_used)]
 
 mod injected_fault;
-mod like_memory;
+mod leases;
+mod memory_parity;
+mod outstanding;
 mod policy_changes;
-mod replayed;
+mod replay_parity;
 mod round_trip;
 mod scenario;
 pub(crate) mod shard;
 mod world;
 
 pub(crate) use self::injected_fault::InjectedFault;
+use self::scenario::observations::Coverage;
 use self::scenario::run;
-use self::scenario::seen::Coverage;
 
-/// How many seeds an ordinary run plays.
+/// The number of seeds of an ordinary run.
 const SEEDS: u64 = 3_000;
 
 #[test]
-fn whatever_happens_no_promise_is_broken() {
+fn no_invariant_is_violated_under_random_failures() {
     if let Some(seed) = std::env::var("TOLLGATE_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        let played = run(seed, None);
-        assert!(played.is_ok(), "seed {seed}: {played:?}");
+        let result = run(seed, None);
+        assert!(result.is_ok(), "seed {seed}: {result:?}");
         return;
     }
     let mut all = Coverage::default();
@@ -36,46 +38,46 @@ fn whatever_happens_no_promise_is_broken() {
             Err(violation) => panic!("TOLLGATE_SEED={seed}: {violation}"),
         }
     }
-    // A world in which nothing happens would prove nothing.
+    // A run in which some cases never occur would prove nothing.
     assert!(all.is_complete(), "{all:?}");
 }
 
 #[test]
-fn a_seed_plays_the_same_every_time() {
+fn runs_of_one_seed_are_identical() {
     for seed in 0..20 {
         assert_eq!(run(seed, None), run(seed, None), "seed {seed}");
     }
 }
 
-/// A fault that is injected must be found within the seeds of an ordinary run.
-fn is_found(fault: InjectedFault) {
+/// Asserts that an injected fault is detected within the seeds of an ordinary run.
+fn assert_detected(fault: InjectedFault) {
     let found = (0..SEEDS).any(|seed| run(seed, Some(fault)).is_err());
-    assert!(found, "{fault:?} was not found");
+    assert!(found, "{fault:?} was not detected");
 }
 
 macro_rules! faults {
     ($($name:ident: $fault:ident),* $(,)?) => {
-        $(#[test] fn $name() { is_found(InjectedFault::$fault); })*
+        $(#[test] fn $name() { assert_detected(InjectedFault::$fault); })*
     };
 }
 
 faults! {
-    what_is_sent_again_is_found: RetryUnknown,
-    what_another_slot_refused_and_is_kept_is_found: ForgetRefund,
-    what_came_too_late_and_is_kept_is_found: KeepLateCharge,
-    a_refusal_remembered_too_long_is_found: RememberTooLong,
-    cached_answer_for_another_cost_is_found: AnswerForAnotherCost,
-    cached_answer_where_violations_are_counted_is_found: RememberWhereCounted,
-    a_refusal_remembered_across_a_refund_is_found: RememberAcrossRefund,
-    a_debt_paid_again_in_doubt_is_found: DoubleDebt,
-    a_debt_that_stays_is_found: KeepDebt,
-    answers_out_of_order_are_found: SwapJoinedAnswers,
-    a_refund_sent_again_in_doubt_is_found: ResendUnknownRefund,
-    a_refund_not_sent_again_is_found: NeverResendRefund,
-    a_whole_limit_in_fallback_is_found: WholeLimitInFallback,
-    a_check_without_a_deadline_is_found: NoDeadline,
-    a_breaker_that_stays_open_is_found: NeverProbe,
-    a_refusal_outvoted_is_found: OneSlotIsEnough,
-    a_lost_lease_renewed_is_found: ForgetLostLease,
-    an_expired_call_carried_out_all_the_same_is_found: RunExpired,
+    resent_decision_is_detected: RetryUnknown,
+    missing_refund_after_a_refusal_is_detected: ForgetRefund,
+    missing_refund_of_a_late_charge_is_detected: KeepLateCharge,
+    refusal_cached_too_long_is_detected: RememberTooLong,
+    cached_decision_for_another_cost_is_detected: AnswerForAnotherCost,
+    cached_refusal_where_violations_are_counted_is_detected: RememberWhereCounted,
+    refusal_cached_across_a_refund_is_detected: RememberAcrossRefund,
+    debt_paid_twice_is_detected: DoubleDebt,
+    debt_kept_after_payment_is_detected: KeepDebt,
+    answers_out_of_order_are_detected: SwapJoinedAnswers,
+    refund_resent_with_an_unknown_outcome_is_detected: ResendUnknownRefund,
+    refund_never_resent_is_detected: NeverResendRefund,
+    whole_limit_in_fallback_is_detected: WholeLimitInFallback,
+    check_without_a_deadline_is_detected: NoDeadline,
+    breaker_that_stays_open_is_detected: NeverProbe,
+    ignored_refusal_of_one_slot_is_detected: OneSlotIsEnough,
+    renewal_of_a_lost_lease_is_detected: ForgetLostLease,
+    execution_of_an_expired_call_is_detected: RunExpired,
 }

@@ -1,8 +1,8 @@
 //! A policy that changes while it is in use, on a real server and in memory, against a plain oracle of what may remain.
 //!
-//! Limits, lists of limits, algorithms, tiers and overrides change at random. After each change what remains must be
-//! what the oracle says: the new limit less what was used before. A client that was refused must be admitted when it
-//! was told it would be. The server runs the script at the times of the test.
+//! Limits, lists of limits, algorithms, tiers and overrides change at random. After each change, what remains must
+//! equal the oracle: the new limit less the usage before. A refused client must be admitted after its `retry_after`.
+//! The server runs the script at the times of the test.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,10 @@ use tollgate::{AsyncLimiter, Limiter, ManualClock, Request, Verdict};
 use tollgate_testbed::RedisServer;
 
 use super::world::BEGAN_US;
-use crate::call::{Call, Line, SlotCharge};
+use crate::call::{Call, ScriptOp, SlotCharge};
 use crate::script::tests::client::Client;
 use crate::store::random::Random;
-use crate::store::{RedisStore, StoreSettings};
+use crate::store::{RedisStore, RedisStoreSettings};
 use crate::transport::{Done, ShardId, Slot, Transport};
 
 const SEEDS: u64 = 150;
@@ -27,19 +27,19 @@ const STEPS: u32 = 60;
 #[derive(Clone)]
 struct Server {
     client: Arc<Mutex<Client>>,
-    began: Instant,
-    /// When logs run out by the time of the test, in microseconds. Other values know it themselves.
+    started: Instant,
+    /// The expiry of logs by the time of the test, in microseconds. Other values contain it.
     ends: Arc<Mutex<HashMap<Arc<[u8]>, u64>>>,
 }
 
-/// What the values of logs begin with; the time of the newest entry follows.
+/// The first byte of the values of logs; the time of the newest entry follows.
 const LOG_TAG: u8 = 5;
 
 impl Transport for Server {
     fn send(&self, _: Slot, call: Call, _: Instant, done: Done) {
-        let now_us = BEGAN_US + self.began.elapsed().as_micros() as u64;
+        let now_us = BEGAN_US + self.started.elapsed().as_micros() as u64;
         let (mut client, mut ends) = (self.client.lock().unwrap(), self.ends.lock().unwrap());
-        let charges: Vec<SlotCharge> = call.lines.iter().flat_map(charges_of).cloned().collect();
+        let charges: Vec<SlotCharge> = call.ops.iter().flat_map(charges_of).cloned().collect();
         for key in charges.iter().map(|charge| &charge.target.key) {
             if ends.get(key).is_some_and(|end| *end <= now_us) {
                 client.command(&[b"DEL", key]);
@@ -58,7 +58,7 @@ impl Transport for Server {
                 _ => drop(ends.remove(&charge.target.key)),
             }
         }
-        done.hear(Ok(reply));
+        done.complete(Ok(reply));
     }
 
     fn slot(&self, tag: &[u8]) -> Slot {
@@ -70,9 +70,9 @@ impl Transport for Server {
     }
 }
 
-fn charges_of(line: &Line) -> &[SlotCharge] {
-    match line {
-        Line::Decide { charges, .. } => charges,
+fn charges_of(op: &ScriptOp) -> &[SlotCharge] {
+    match op {
+        ScriptOp::Decide { charges, .. } => charges,
         _ => &[],
     }
 }
@@ -81,27 +81,28 @@ struct Pair {
     shared: AsyncLimiter,
     memory: Limiter,
     clock: ManualClock,
-    began: Instant,
+    started: Instant,
 }
 
 impl Pair {
     fn new(policy: &CheckedPolicy, client: &Arc<Mutex<Client>>) -> Pair {
-        let began = Instant::now();
-        let server = Server { client: Arc::clone(client), began, ends: Arc::default() };
-        // An operator's overrides are kept on a board, which this server has none of: those of the policy stand in.
-        let store = RedisStore::for_test(server, StoreSettings::default(), Box::new(|_| {}), BEGAN_US * 1_000, None);
+        let started = Instant::now();
+        let server = Server { client: Arc::clone(client), started, ends: Arc::default() };
+        // Without an admin interface there are no overrides by an operator, so the test uses those of the policy.
+        let store =
+            RedisStore::for_test(server, RedisStoreSettings::default(), Box::new(|_| {}), BEGAN_US * 1_000, None);
         let shared = AsyncLimiter::with_store(policy, store).unwrap();
         let clock = ManualClock::at(BEGAN_US * 1_000);
-        let memory = Limiter::in_memory(policy, clock.clone()).unwrap();
-        Pair { shared, memory, clock, began }
+        let memory = Limiter::with_clock(policy, clock.clone()).unwrap();
+        Pair { shared, memory, clock, started }
     }
 
-    /// What both stores say, which must be the same.
-    async fn ask(&self, tier: &str, cost: u64) -> Verdict {
-        self.clock.set(BEGAN_US * 1_000 + self.began.elapsed().as_nanos() as u64);
+    /// Returns the verdict of both stores, which must be the same.
+    async fn check(&self, tier: &str, cost: u64) -> Verdict {
+        self.clock.set(BEGAN_US * 1_000 + self.started.elapsed().as_nanos() as u64);
         let identities = [("user", "alice"), ("tier", tier)];
         let request = Request { cost, identities: &identities, ..Request::from_peer(None) };
-        let (shared, memory) = (self.shared.decide(&request).await, self.memory.check(&request));
+        let (shared, memory) = (self.shared.check(&request).await, self.memory.check(&request));
         assert_eq!(shared.is_allowed(), memory.is_allowed(), "shared {shared:?}\nmemory {memory:?}");
         let numbers = |verdict: &Verdict| {
             let states = verdict.states().iter();
@@ -122,12 +123,12 @@ impl Pair {
     }
 }
 
-/// What each counter has used by the answer before a change.
+/// The usage of each counter by the verdict before a change.
 #[derive(Default)]
 struct Oracle {
     used: HashMap<String, u64>,
-    /// Whether the counters were written under the policy before. Otherwise they are still what a policy before that
-    /// has left, which may hold more; and a log still holds what has left its window since the last request.
+    /// Whether the counters were written under the previous policy. Otherwise they are still as an older policy left
+    /// them, and may hold more; and a log still holds entries that have left its window since the last request.
     is_written: bool,
     /// Whether the counters may be logs.
     is_log: bool,
@@ -140,14 +141,14 @@ impl Oracle {
         self.used = used.map(|(name, used)| (name.to_owned(), used)).collect();
     }
 
-    /// After a change, at the same moment: no more remains than the new limit less what was used. No less, either,
-    /// where the counters are known to hold no more.
+    /// After a change, at the same time: at most the new limit less the usage remains. Exactly that, if the counters
+    /// are known to hold no more.
     fn assert_carried_over(&self, verdict: &Verdict, context: &str) {
         for state in verdict.states() {
             let Some(used) = self.used.get(verdict.limit_name(state)) else { continue };
             let (expected, found) = (state.decision.limit.saturating_sub(*used), state.decision.remaining);
             let is_right = if self.is_written { found == expected } else { found <= expected };
-            // A log knows the time of each charge, so another window of it is exact about what counts.
+            // A log has the time of each charge, so its usage is exact under another window.
             let is_right = is_right || self.is_log && context.contains(LOG);
             assert!(is_right, "{} had used {used}, and {found} remain: {context}", verdict.limit_name(state));
         }
@@ -165,14 +166,14 @@ fn drawn_limit(random: &mut Random) -> String {
     };
     let first = rate(random);
     match random.below(4) {
-        // The others of a list have periods that the first one never has, so that each counter is one limit's.
+        // The other limits of a list have periods that the first never has, so that each counter belongs to one limit.
         0 => format!("[{first}, {}]", ["20/day", "50/day"][random.below(2) as usize]),
         1 => format!("[{first}, 20/day, {}]", ["40/week", "90/week"][random.below(2) as usize]),
         _ => first,
     }
 }
 
-/// One rule; its algorithm and its limits, by tier or not, are drawn, and whether the client has an override.
+/// Draws a policy of one rule: its algorithm, its limits, by tier or not, and whether the client has an override.
 fn drawn_policy(random: &mut Random) -> (String, CheckedPolicy) {
     let algorithm = ALGORITHMS[random.below(5) as usize];
     let limits = if random.below(2) == 0 {
@@ -192,7 +193,7 @@ fn drawn_policy(random: &mut Random) -> (String, CheckedPolicy) {
     (text, policy)
 }
 
-/// A refusal, until something else is admitted or changes.
+/// A refusal, until another request is admitted or the policy changes.
 struct Refused {
     cost: u64,
     until: Instant,
@@ -207,7 +208,7 @@ async fn play(seed: u64, client: &Arc<Mutex<Client>>) -> (u32, u32) {
     for step in 0..STEPS {
         let context = |what: &str| format!("seed {seed}, step {step}, {what}, tier {tier}\n{text}");
         if random.below(5) == 0 {
-            oracle.note(&pair.ask(tier, 0).await);
+            oracle.note(&pair.check(tier, 0).await);
             if random.below(3) == 0 {
                 tier = ["free", "pro"][random.below(2) as usize];
             } else {
@@ -216,17 +217,17 @@ async fn play(seed: u64, client: &Arc<Mutex<Client>>) -> (u32, u32) {
                 text = next;
             }
             let context = format!("seed {seed}, step {step}, after a change, tier {tier}\n{text}");
-            oracle.assert_carried_over(&pair.ask(tier, 0).await, &context);
+            oracle.assert_carried_over(&pair.check(tier, 0).await, &context);
             (refused, changes, oracle.is_written) = (None, changes + 1, false);
             continue;
         }
         let cost = 1 + u64::from(random.below(3));
         let now = Instant::now();
-        let verdict = pair.ask(tier, cost).await;
+        let verdict = pair.check(tier, cost).await;
         oracle.is_log = text.contains(LOG);
         oracle.is_written = !oracle.is_log;
-        if let Some(told) = refused.as_ref().filter(|told| told.cost == cost && now >= told.until) {
-            assert!(verdict.is_allowed(), "{}: refused after {:?}", context("told"), now - told.until);
+        if let Some(wait) = refused.as_ref().filter(|wait| wait.cost == cost && now >= wait.until) {
+            assert!(verdict.is_allowed(), "{}: refused after {:?}", context("after the wait"), now - wait.until);
             waits += 1;
         }
         if verdict.is_allowed() {
@@ -235,10 +236,10 @@ async fn play(seed: u64, client: &Arc<Mutex<Client>>) -> (u32, u32) {
             let until = now + wait;
             refused.get_or_insert(Refused { cost, until });
         }
-        // Often exactly as long as was told.
-        let told = refused.as_ref().map(|told| told.until.saturating_duration_since(Instant::now()));
-        match (told, random.below(3)) {
-            (Some(told), 0) if told < Duration::from_secs(4_000) => sleep(told).await,
+        // Often exactly as long as `retry_after`.
+        let wait = refused.as_ref().map(|wait| wait.until.saturating_duration_since(Instant::now()));
+        match (wait, random.below(3)) {
+            (Some(wait), 0) if wait < Duration::from_secs(4_000) => sleep(wait).await,
             _ => sleep(Duration::from_millis([0, 0, 1, 100, 700, 3_000][random.below(6) as usize])).await,
         }
     }
@@ -246,7 +247,7 @@ async fn play(seed: u64, client: &Arc<Mutex<Client>>) -> (u32, u32) {
 }
 
 #[test]
-fn changed_policies_mint_nothing_and_lock_no_client_out_for_longer_than_told() {
+fn changed_policies_keep_usage_and_retry_after() {
     let server = RedisServer::start(&[]).unwrap();
     let client = Arc::new(Mutex::new(Client::connect(&server)));
     let (mut changes, mut waits) = (0, 0);
@@ -256,6 +257,6 @@ fn changed_policies_mint_nothing_and_lock_no_client_out_for_longer_than_told() {
         (changes, waits) = (changes + changed, waits + waited);
         client.lock().unwrap().command(&[b"FLUSHALL"]);
     }
-    // A world in which nothing happens would prove nothing.
+    // A run in which these cases never occur would prove nothing.
     assert!(changes > 1_000 && waits > 300, "{changes} {waits}");
 }

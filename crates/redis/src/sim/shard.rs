@@ -1,4 +1,4 @@
-//! One server, as a model: it carries out calls on whole states, by the functions of the core.
+//! A model of a server: it executes calls on states, by the functions of the core.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,20 +6,25 @@ use std::sync::Arc;
 use tollgate_core::{Algorithm, Charged, CompiledQuota, Decision};
 use tollgate_store::{Limit, shadow_groups};
 
-use crate::call::{Answer, Call, Line, Reply, SlotCharge, TICK, Target, View, Views};
+use super::outstanding::OutstandingLeases;
+use crate::call::{
+    Answer, Call, LeaseAnswer, LeaseRequest, ReportedState, ReportedStates, ScriptOp, ScriptReply, SlotCharge, TICK,
+    Target,
+};
 use crate::script::KeyState;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shard {
     keys: HashMap<Arc<[u8]>, KeyState>,
+    pub(super) leases: OutstandingLeases,
 }
 
-/// What a call did to a key, for whoever keeps the books.
+/// The effect of an operation on a key, for the ledger.
 #[derive(Clone, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum Effect {
     Charged { key: Arc<[u8]>, charged: Charged, decision: Decision, until: u64 },
     Renewed { key: Arc<[u8]>, charged: Charged, held: bool, until: u64 },
-    Loosened { key: Arc<[u8]> },
+    Freed { key: Arc<[u8]> },
     Forced { key: Arc<[u8]> },
 }
 
@@ -37,44 +42,98 @@ macro_rules! on {
 }
 
 impl Shard {
-    pub(crate) fn execute(&mut self, call: &Call, now: u64, deeds: &mut Vec<Deed>) -> Reply {
-        Reply { now, answers: call.lines.iter().map(|line| self.carry_out(line, now, deeds)).collect() }
+    pub(crate) fn execute(&mut self, call: &Call, now: u64, effects: &mut Vec<Effect>) -> ScriptReply {
+        ScriptReply { now, answers: call.ops.iter().map(|op| self.apply_to_effective(op, now, effects)).collect() }
     }
 
-    /// What would be said of a charge, and what remains without it.
-    pub(super) fn stands(&mut self, target: &Target, cost: u64, now: u64) -> Decision {
-        let answer = self.look(target, now, cost);
-        let remains = if answer.is_allowed() { self.look(target, now, 0) } else { answer };
-        Decision { verdict: answer.verdict, ..remains }
+    /// Applies an operation to the effective states of its keys: those in which outstanding tokens count as used.
+    fn apply_to_effective(&mut self, op: &ScriptOp, now: u64, effects: &mut Vec<Effect>) -> Answer {
+        let targets: Vec<Target> = match op {
+            ScriptOp::Decide { charges, .. } => charges.iter().map(|charge| charge.target.clone()).collect(),
+            ScriptOp::Lease(request) => vec![request.target.clone()],
+            ScriptOp::Force { target, .. }
+            | ScriptOp::Refund { target, .. }
+            | ScriptOp::Credit { target, .. }
+            | ScriptOp::Settle { target, .. }
+            | ScriptOp::Renew { target, .. } => vec![target.clone()],
+            ScriptOp::Reset { .. } => Vec::new(),
+        };
+        self.hold_outstanding(&targets, now);
+        let answer = self.apply(op, now, effects);
+        self.release_outstanding(&targets, now);
+        answer
     }
 
-    fn carry_out(&mut self, line: &Line, now: u64, deeds: &mut Vec<Deed>) -> Answer {
-        match line {
-            Line::Decide { times, charges } => self.decide(*times, charges, now, deeds),
-            Line::Force { target, cost } => {
-                deeds.push(Deed::Forced { key: target.key.clone() });
+    fn hold_outstanding(&mut self, targets: &[Target], now: u64) {
+        for target in targets {
+            if let Some(mut lease) = self.leases.take(&target.key) {
+                on!(target.limit, self.state(target), rule, state, lease.hold(rule, state, now));
+                self.leases.put(&target.key, lease);
+            }
+        }
+    }
+
+    fn release_outstanding(&mut self, targets: &[Target], now: u64) {
+        for target in targets {
+            if let Some(mut lease) = self.leases.take(&target.key) {
+                on!(target.limit, self.state(target), rule, state, lease.release(rule, state, now));
+                self.leases.put(&target.key, lease);
+            }
+        }
+    }
+
+    fn lease(&mut self, request: &LeaseRequest, now: u64) -> Answer {
+        let target = &request.target;
+        let mut lease = self.leases.take_or_new(&target.key);
+        let (granted, generation, expires_in_us) =
+            on!(target.limit, self.state(target), rule, state, lease.settle_and_grant(rule, state, request, now));
+        let answer = LeaseAnswer {
+            granted,
+            generation,
+            expires_in_us,
+            outstanding: lease.outstanding(),
+            state: self.reported_state(target, now),
+        };
+        self.leases.put(&target.key, lease);
+        Answer::Leased(Box::new(answer))
+    }
+
+    /// Returns the verdict of a charge, with what remains without it.
+    pub(super) fn peek(&mut self, target: &Target, cost: u64, now: u64) -> Decision {
+        self.hold_outstanding(std::slice::from_ref(target), now);
+        let answer = self.peek_cost(target, now, cost);
+        let remaining = if answer.is_allowed() { self.peek_cost(target, now, 0) } else { answer };
+        self.release_outstanding(std::slice::from_ref(target), now);
+        Decision { verdict: answer.verdict, ..remaining }
+    }
+
+    fn apply(&mut self, op: &ScriptOp, now: u64, effects: &mut Vec<Effect>) -> Answer {
+        match op {
+            ScriptOp::Decide { times, charges } => self.decide(*times, charges, now, effects),
+            ScriptOp::Force { target, cost } => {
+                effects.push(Effect::Forced { key: target.key.clone() });
                 let unpaid =
                     on!(target.limit, self.state(target), algorithm, state, algorithm.force(state, now, *cost));
                 Answer::Forced { unpaid }
             }
-            Line::GiveBack { target, charged, amount } => {
-                on!(target.limit, self.state(target), rule, state, rule.give_back(state, now, charged, *amount));
-                deeds.push(Deed::Loosened { key: target.key.clone() });
-                Answer::GivenBack
+            ScriptOp::Refund { target, charged, amount } => {
+                on!(target.limit, self.state(target), rule, state, rule.refund(state, now, charged, *amount));
+                effects.push(Effect::Freed { key: target.key.clone() });
+                Answer::Refunded
             }
-            Line::Credit { target, cost } => {
-                deeds.push(Deed::Loosened { key: target.key.clone() });
+            ScriptOp::Credit { target, cost } => {
+                effects.push(Effect::Freed { key: target.key.clone() });
                 let state = self.state(target);
                 on!(target.limit, state, rule, state, rule.credit(state, now, *cost));
                 Answer::Credited
             }
-            Line::Settle { target, charged, true_cost } => {
-                deeds.push(Deed::Loosened { key: target.key.clone() });
+            ScriptOp::Settle { target, charged, true_cost } => {
+                effects.push(Effect::Freed { key: target.key.clone() });
                 let state = self.state(target);
                 let settled = on!(target.limit, state, rule, state, rule.settle(state, now, charged, *true_cost));
                 Answer::Settled { overrun: settled.overrun }
             }
-            Line::Renew { target, charged } => {
+            ScriptOp::Renew { target, charged } => {
                 let held = match (target.limit.compiled(), self.state(target)) {
                     (CompiledQuota::Concurrency(permits), KeyState::Leases(leases)) => {
                         permits.renew(leases, now, charged)
@@ -82,41 +141,48 @@ impl Shard {
                     _ => false,
                 };
                 let (key, until) = (target.key.clone(), now + ticks(&target.limit));
-                deeds.push(Deed::Renewed { key, charged: *charged, held, until });
+                effects.push(Effect::Renewed { key, charged: *charged, held, until });
                 Answer::Renewed { held }
             }
-            Line::Reset { target } => {
-                deeds.push(Deed::Loosened { key: target.key.clone() });
+            ScriptOp::Reset { target } => {
+                effects.push(Effect::Freed { key: target.key.clone() });
                 self.keys.remove(&target.key);
                 Answer::Reset
             }
+            ScriptOp::Lease(request) => {
+                // Returned tokens free capacity.
+                effects.push(Effect::Freed { key: request.target.key.clone() });
+                self.lease(request, now)
+            }
         }
     }
 
-    fn decide(&mut self, times: u32, charges: &[SlotCharge], now: u64, deeds: &mut Vec<Deed>) -> Answer {
-        let views: Views = charges.iter().map(|charge| self.view(&charge.target, now)).collect();
+    fn decide(&mut self, times: u32, charges: &[SlotCharge], now: u64, effects: &mut Vec<Effect>) -> Answer {
+        let states_before: ReportedStates =
+            charges.iter().map(|charge| self.reported_state(&charge.target, now)).collect();
         let mut passed = 0;
-        while passed < times && self.pass_one(charges, now, deeds) {
+        while passed < times && self.pass_one(charges, now, effects) {
             passed += 1;
         }
-        Answer::Decided { passed, views }
+        Answer::Decided { passed, states_before }
     }
 
-    fn pass_one(&mut self, charges: &[SlotCharge], now: u64, deeds: &mut Vec<Deed>) -> bool {
-        let fits = |shard: &mut Shard, charge: &SlotCharge| shard.look(&charge.target, now, charge.cost).is_allowed();
+    fn pass_one(&mut self, charges: &[SlotCharge], now: u64, effects: &mut Vec<Effect>) -> bool {
+        let fits =
+            |shard: &mut Shard, charge: &SlotCharge| shard.peek_cost(&charge.target, now, charge.cost).is_allowed();
         if !charges.iter().all(|charge| !charge.binds() || fits(self, charge)) {
             return false;
         }
         let before: Vec<(Arc<[u8]>, KeyState)> =
             charges.iter().map(|charge| (charge.target.key.clone(), self.state(&charge.target).clone())).collect();
         let mut made = Vec::new();
-        for charge in charges.iter().filter(|charge| charge.is_made()) {
+        for charge in charges.iter().filter(|charge| charge.is_enforced()) {
             let (decision, charged) = self.check(charge, now);
             if !decision.is_allowed() {
                 self.keys.extend(before);
                 return false;
             }
-            made.push(deed(charge, charged, decision, now));
+            made.push(charge_effect(charge, charged, decision, now));
         }
         for group in shadow_groups(charges.iter().map(|charge| (charge.cost, charge.mode))) {
             if !charges[group.clone()].iter().all(|charge| fits(self, charge)) {
@@ -125,11 +191,11 @@ impl Shard {
             for charge in &charges[group] {
                 let (decision, charged) = self.check(charge, now);
                 if decision.is_allowed() {
-                    made.push(deed(charge, charged, decision, now));
+                    made.push(charge_effect(charge, charged, decision, now));
                 }
             }
         }
-        deeds.extend(made);
+        effects.extend(made);
         true
     }
 
@@ -140,22 +206,22 @@ impl Shard {
         })
     }
 
-    fn look(&mut self, target: &Target, now: u64, cost: u64) -> Decision {
-        on!(target.limit, self.state(target), rule, state, rule.look(state, now, cost))
+    fn peek_cost(&mut self, target: &Target, now: u64, cost: u64) -> Decision {
+        on!(target.limit, self.state(target), rule, state, rule.peek(state, now, cost))
     }
 
-    fn view(&mut self, target: &Target, now: u64) -> View {
+    fn reported_state(&mut self, target: &Target, now: u64) -> ReportedState {
         let limit = target.limit.clone();
         match (limit.compiled(), self.state(target)) {
-            (_, KeyState::Bucket(state)) => View::Bucket(*state),
-            (_, KeyState::Window(state)) => View::Window(*state),
-            (_, KeyState::Counter(state)) => View::Counter(*state),
+            (_, KeyState::Bucket(state)) => ReportedState::Bucket(*state),
+            (_, KeyState::Window(state)) => ReportedState::Window(*state),
+            (_, KeyState::Counter(state)) => ReportedState::Counter(*state),
             (CompiledQuota::SlidingLog(rule), KeyState::Log(log)) => {
-                // Giving nothing back forgets what has left, and pays what is owed.
+                // Refunding nothing removes expired entries, and pays the debt.
                 let mut log = log.clone();
-                rule.give_back(&mut log, now, &Charged::default(), 0);
+                rule.refund(&mut log, now, &Charged::default(), 0);
                 let in_force: Vec<_> = log.entries().collect();
-                View::Log {
+                ReportedState::Log {
                     used: in_force.iter().map(|(_, cost)| cost).sum(),
                     newest: in_force.last().map_or(0, |(at, _)| *at),
                     debt: log.debt(),
@@ -163,9 +229,9 @@ impl Shard {
                 }
             }
             (CompiledQuota::Concurrency(permits), KeyState::Leases(leases)) => {
-                let untouched_at = permits.untouched_at(leases);
-                View::Leases {
-                    used: limit.quota().amount() - permits.look(leases, now, 0).remaining,
+                let untouched_at = permits.expires_at(leases);
+                ReportedState::Leases {
+                    used: limit.quota().amount() - permits.peek(leases, now, 0).remaining,
                     until: if untouched_at > now { untouched_at } else { 0 },
                     last_id: permits.charged(leases, now, 0).mark,
                 }
@@ -179,9 +245,9 @@ impl Shard {
     }
 }
 
-fn deed(charge: &SlotCharge, charged: Charged, decision: Decision, now: u64) -> Deed {
+fn charge_effect(charge: &SlotCharge, charged: Charged, decision: Decision, now: u64) -> Effect {
     let until = now + ticks(&charge.target.limit);
-    Deed::Charged { key: charge.target.key.clone(), charged, decision, until }
+    Effect::Charged { key: charge.target.key.clone(), charged, decision, until }
 }
 
 pub(super) fn ticks(limit: &Limit) -> u64 {

@@ -1,5 +1,5 @@
-//! The store's own logic: what is sent, joined, remembered, given back and done
-//! without an answer. It knows no server, only a [`Transport`].
+//! The logic of the store: batching, cached refusals, refunds, circuit breakers and fallback. It reaches servers only
+//! through a [`Transport`].
 
 mod batch;
 mod breaker;
@@ -7,13 +7,14 @@ mod breaker;
 mod cost;
 mod decide;
 mod fallback;
+mod fault_points;
 mod key_names;
+mod leases;
 mod limit;
 pub(crate) mod random;
 mod refund;
 mod refusals;
 mod report;
-mod seam;
 mod server_clock;
 mod settings;
 #[cfg(test)]
@@ -22,7 +23,7 @@ mod tests;
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,164 +31,202 @@ use smallvec::smallvec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Quota, Settled};
+use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Quota, Settlement};
 use tollgate_store::{
-    BoxFuture, Charge, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Receipt, Store, StoreAdmin,
+    BoxFuture, Charge, ChargeReceipt, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Store, StoreAdmin,
 };
 
 use self::batch::{Coalescer, Deadlines};
 use self::breaker::shards::Breakers;
-use self::decide::Deciding;
+use self::decide::DecideFuture;
 use self::fallback::debts::Debts;
+use self::fault_points::FaultPoints;
 use self::key_names::prefix_and_scope;
-use self::limit::{Origin, SharedLimit};
-use self::refund::receipt::{MadeWhere, SharedReceipt};
-use self::refusals::KnownRefusals;
+use self::leases::LeaseTable;
+use self::leases::terms::LeaseTerms;
+use self::limit::{Origin, RedisLimitData};
+use self::refund::receipt::{AdmittedBy, RedisReceiptData};
+use self::refusals::RefusalCache;
 use self::report::stats::Counters;
 use self::report::throttle::Throttle;
-use self::seam::Seam;
 use self::server_clock::ServerClock;
-use crate::admin::Admin;
-use crate::call::{Answer, Line, Reply};
+use crate::admin::RedisAdmin;
+use crate::call::{Answer, ScriptOp, ScriptReply};
 use crate::transport::{Slot, Transport};
-use crate::wire::{Client, RedisOptions};
+use crate::wire::{RedisClient, RedisOptions};
 
 pub use breaker::state::{BreakerSettings, BreakerState};
 pub use report::durations::CallDurations;
 pub use report::stats::{StoreEvent, StoreStats};
-pub use settings::StoreSettings;
+pub use settings::RedisStoreSettings;
 
+pub(crate) use leases::clock::LeaseClock;
 pub(crate) use limit::is_concurrency;
 #[cfg(test)]
-pub(crate) use limit::{LimitError, limit_of};
+pub(crate) use limit::{RedisLimitError, limit_of};
 #[cfg(test)]
-pub(crate) use refund::receipt::{SeenReceipt, key_name, seen_receipt};
+pub(crate) use refund::receipt::{ReceiptKind, key_name, receipt_kind};
 
-/// Counters on Redis, Valkey or a cluster of them, shared by every instance
-/// that has the same servers and the same prefix.
+/// Counters on Redis, Valkey or a cluster of them, shared by all instances with the same servers and prefix.
 ///
-/// It connects in the background and never waits for that: while no server
-/// answers, each limit does what its [`OnFailure`] says.
+/// It connects in the background, and no check waits for a connection: while no server replies, each limit applies its
+/// [`OnFailure`] mode.
 pub struct RedisStore {
     pub(crate) inner: Arc<Inner>,
-    /// What goes beyond decisions. A test over another transport has none.
-    admin: Option<Admin>,
+    /// Overrides, resets and the readiness of the servers. `None` in tests over another transport.
+    admin: Option<RedisAdmin>,
 }
 
-/// A server that is often late makes and clears small debts all the time.
-const PAYMENTS_APART: Duration = Duration::from_secs(10);
-/// Such a value stays until an operator removes it, and every request may meet it.
-const BAD_VALUES_APART: Duration = Duration::from_secs(60);
+/// The least time between two [`StoreEvent::DebtsPaid`] events. (A debt is usage of an outage that the server has not
+/// counted yet: see `fallback/debts.rs`.) A server that is often late causes small debts all the
+/// time, and they are paid soon after.
+const PAID_DEBTS_REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// The least time between two reports of bad values. Such a value stays until an operator removes it, and every request
+/// may read it.
+const BAD_VALUE_REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Who hears of what an operator should know.
-pub(crate) type OnChange = Box<dyn Fn(StoreEvent) + Send + Sync>;
+/// The callback for events that an operator should know of.
+pub(crate) type OnStoreEvent = Box<dyn Fn(StoreEvent) + Send + Sync>;
 
-/// What all tasks of a store share.
+/// The state shared by all tasks of a store.
 pub(crate) struct Inner {
     transport: Arc<dyn Transport>,
-    /// Whether all keys live in slot 0, as the transport says.
-    has_one_slot: bool,
-    pub(crate) settings: StoreSettings,
+    /// Whether the servers are a cluster, as reported by the transport. If not, all keys are in slot 0.
+    is_cluster: bool,
+    pub(crate) settings: RedisStoreSettings,
     runtime: Handle,
     clock: ServerClock,
-    /// Counts while the store fails. It is kept between two failures.
+    /// The local counters that decide while the servers fail. They are not cleared after a failure.
     fallback: MemoryStore,
-    /// A limit of the fallback for each scope, by what the names of its keys begin with.
+    /// A limit of the fallback for each scope, by the prefix and scope of its keys. When another instance resets a key,
+    /// this instance finds the limit here and resets its local counter too.
     fallback_scopes: Mutex<HashMap<Box<[u8]>, Limit>>,
     coalescer: Coalescer,
     deadlines: Deadlines,
-    pub(crate) refusals: KnownRefusals,
+    /// The cache of exhausted keys.
+    pub(crate) refusals: RefusalCache,
+    /// Usage that was admitted while the servers failed and is not yet charged at them.
     debts: Debts,
-    /// Debts that were charged, and how much that was.
-    payments: Throttle<(u64, u64)>,
-    /// Calls that failed because of a value that tollgate did not write.
+    /// The number and the sum of the debts paid (charged at the servers) since the last report.
+    paid_debts: Throttle<(u64, u64)>,
+    /// The number of calls since the last report that failed because of a value that tollgate did not write.
     bad_values: Throttle<u64>,
+    /// Tokens that this instance has leased, and spends without a call.
+    leases: LeaseTable,
+    /// Whether any limit may be leased.
+    has_leases: AtomicBool,
     breakers: Breakers,
     counters: Counters,
-    pub(crate) on_change: OnChange,
-    seam: Seam,
+    /// The callback for events.
+    pub(crate) on_event: OnStoreEvent,
+    fault_points: FaultPoints,
 }
 
 impl Inner {
-    /// Its timers run on the runtime within which it is called.
+    /// Creates the shared state. Its timers run on the current Tokio runtime.
     fn new(
         transport: Arc<dyn Transport>,
-        settings: StoreSettings,
-        on_change: OnChange,
+        settings: RedisStoreSettings,
+        on_event: OnStoreEvent,
         clock: ServerClock,
-        seam: Seam,
+        lease_clock: LeaseClock,
+        fault_points: FaultPoints,
     ) -> Result<Arc<Inner>, Box<dyn Error + Send + Sync>> {
         Ok(Arc::new(Inner {
-            has_one_slot: transport.has_one_slot(),
+            is_cluster: transport.is_cluster(),
             transport,
             runtime: Handle::current(),
-            fallback: MemoryStore::with(settings.fallback, clock.own())?,
+            fallback: MemoryStore::with(settings.fallback, clock.local())?,
             fallback_scopes: Mutex::default(),
             clock,
             coalescer: Coalescer::new(settings.deadline),
             deadlines: Deadlines::default(),
-            refusals: KnownRefusals::new(settings.remembered_keys),
-            debts: Debts::new(settings.owing_keys),
-            payments: Throttle::new(PAYMENTS_APART),
-            bad_values: Throttle::new(BAD_VALUES_APART),
+            refusals: RefusalCache::new(settings.refusal_cache_capacity),
+            debts: Debts::new(settings.debt_table_capacity),
+            paid_debts: Throttle::new(PAID_DEBTS_REPORT_INTERVAL),
+            bad_values: Throttle::new(BAD_VALUE_REPORT_INTERVAL),
+            leases: LeaseTable::new(lease_clock),
+            has_leases: AtomicBool::new(false),
             breakers: Breakers::new(settings.breaker, settings.seed),
             counters: Counters::default(),
-            on_change,
-            seam,
+            on_event,
+            fault_points,
             settings,
         }))
     }
 }
 
 impl RedisStore {
-    /// Begins to connect. It must be called within a tokio runtime, which
-    /// carries all connections. `on_change` hears what an operator should
-    /// know: rare, and never once for each request.
+    /// Creates a store and starts to connect. Must be called within a Tokio runtime, which runs all connections.
+    /// `on_event` is called with the events that an operator should know of; these are rare, never one for each
+    /// request.
     pub fn connect(
         options: &RedisOptions,
-        settings: StoreSettings,
-        on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
+        settings: RedisStoreSettings,
+        on_event: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<RedisStore, Box<dyn Error + Send + Sync>> {
         if settings.prefix.contains(['{', '}']) {
-            return Err("a brace in the prefix of the keys: it would put all of them into one slot".into());
+            return Err(
+                "the prefix of the keys contains a brace, which would put all keys into one slot: remove it".into()
+            );
         }
-        let client = Arc::new(Client::start(options)?);
-        let transport: Arc<dyn Transport> = Arc::<Client>::clone(&client);
+        let client = Arc::new(RedisClient::start(options)?);
+        let transport: Arc<dyn Transport> = Arc::<RedisClient>::clone(&client);
         let clock = ServerClock::at_time_of_day();
-        let inner = Inner::new(transport, settings, Box::new(on_change), clock, Seam::default())?;
-        inner.tell_beginning();
-        let admin = Some(Admin::start(&inner, client));
+        let (lease_clock, fault_points) = (LeaseClock::real(), FaultPoints::default());
+        let inner = Inner::new(transport, settings, Box::new(on_event), clock, lease_clock, fault_points)?;
+        inner.report_first_contact();
+        let admin = Some(RedisAdmin::start(&inner, client));
         Ok(RedisStore { inner, admin })
     }
 
-    /// A store over another transport, with a mistake in it, whose clock begins at a given time.
+    /// Creates a store over another transport, with an injected fault if given, whose clock starts at `now_ns`.
     #[cfg(test)]
     pub(crate) fn for_test(
         transport: impl Transport,
-        settings: StoreSettings,
-        on_change: OnChange,
+        settings: RedisStoreSettings,
+        on_event: OnStoreEvent,
         now_ns: u64,
         fault: Option<crate::sim::InjectedFault>,
     ) -> RedisStore {
-        let (clock, seam) = (ServerClock::at(now_ns), Seam { fault });
-        RedisStore { inner: Inner::new(Arc::new(transport), settings, on_change, clock, seam).unwrap(), admin: None }
+        let lease_clock = LeaseClock::Runtime { started: Instant::now(), drift_ppm: 0 };
+        RedisStore::for_lease_test(transport, settings, on_event, now_ns, lease_clock, fault)
     }
 
-    /// What it has done so far.
+    /// Like [`for_test`](RedisStore::for_test), with a clock for leases.
+    #[cfg(test)]
+    pub(crate) fn for_lease_test(
+        transport: impl Transport,
+        settings: RedisStoreSettings,
+        on_event: OnStoreEvent,
+        now_ns: u64,
+        lease_clock: LeaseClock,
+        fault: Option<crate::sim::InjectedFault>,
+    ) -> RedisStore {
+        let (clock, fault_points) = (ServerClock::at(now_ns), FaultPoints { fault });
+        RedisStore {
+            inner: Inner::new(Arc::new(transport), settings, on_event, clock, lease_clock, fault_points).unwrap(),
+            admin: None,
+        }
+    }
+
+    /// Returns the statistics of this store.
     #[must_use]
     pub fn stats(&self) -> StoreStats {
         let Inner { counters, breakers, debts, .. } = &*self.inner;
-        let stats = counters.snapshot(breakers.states(), debts.standing(Instant::now()));
-        StoreStats { secret_key_differs: self.secret_key_differs(), ..stats }
+        let stats = counters.snapshot(breakers.states(), debts.pending(Instant::now()));
+        let (leased_keys, leased_tokens_held) = self.inner.leases.held();
+        StoreStats { secret_key_differs: self.secret_key_differs(), leased_keys, leased_tokens_held, ..stats }
     }
 
-    /// Whether other instances hash secret values under another key, so that clients are counted apart.
+    /// Returns whether other instances hash secret values under another key, so that the same clients are counted
+    /// separately.
     #[must_use]
     pub fn secret_key_differs(&self) -> bool {
-        self.admin.as_ref().is_some_and(|admin| admin.agreement.differs())
+        self.admin.as_ref().is_some_and(|admin| admin.fingerprint_check.differs())
     }
 
-    /// Whether every server can be reached at present.
+    /// Returns whether every server can be reached at present.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.admin.as_ref().is_some_and(|admin| admin.client.is_ready())
@@ -200,20 +239,28 @@ impl RedisStore {
         options: LimitOptions,
         origin: Origin,
     ) -> Result<Limit, Box<dyn Error + Send + Sync>> {
-        let quota = with_lease(quota, self.inner.settings.default_lease)?;
-        let fallback = |quota: Quota| match origin {
+        let quota = with_permit_lease(quota, self.inner.settings.default_lease)?;
+        let fallback_limit = |quota: Quota| match origin {
             Origin::Policy => self.inner.fallback.limit(scope, quota),
-            // What callers bring counts apart here too, and pushes out nothing of the policy's.
+            // Keys of callers are counted in a separate table of the fallback too, so that they evict no key of the
+            // policy.
             Origin::Caller => self.inner.fallback.caller_limit(scope, quota),
         };
         let fallback = match options.on_failure {
             OnFailure::Open | OnFailure::Closed => None,
-            OnFailure::Local { share } => Some(fallback(quota.share(share))?),
+            OnFailure::Local { share } => Some(fallback_limit(quota.share(share))?),
         };
         let prefix_and_scope = prefix_and_scope(&self.inner.settings.prefix, scope);
-        let shared = SharedLimit { prefix_and_scope, origin, fallback };
-        let limit = limit::prepare(scope, quota, options, shared)?;
-        self.inner.note_fallback(SharedLimit::of(&limit));
+        let token_lease = match (origin, options.lease) {
+            (Origin::Policy, Some(generation)) => LeaseTerms::new(&quota, generation),
+            _ => None,
+        };
+        if token_lease.is_some() {
+            self.inner.has_leases.store(true, Ordering::Relaxed);
+        }
+        let data = RedisLimitData { prefix_and_scope, origin, fallback, lease: token_lease };
+        let limit = limit::prepare(scope, quota, options, data)?;
+        self.inner.register_fallback(RedisLimitData::of(&limit));
         Ok(limit)
     }
 }
@@ -232,87 +279,107 @@ impl Store for RedisStore {
         self.prepare(scope, quota, options, Origin::Caller)
     }
 
-    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
-        Box::pin(Deciding::new(&self.inner, charges))
+    fn check_all<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+        Box::pin(DecideFuture::new(&self.inner, charges))
     }
 
-    fn give_back(&self, receipt: Receipt) {
-        let (target, charged, shared) = SharedReceipt::take(receipt);
-        match shared.made {
-            MadeWhere::Server { slot, .. } => {
+    fn refund(&self, receipt: ChargeReceipt) {
+        let (target, charged, data) = RedisReceiptData::take(receipt);
+        match data.admitted_by {
+            AdmittedBy::Server { slot, .. } => {
                 self.inner.counters.refunds.add(1);
-                let line = Line::GiveBack { target, charged, amount: charged.cost };
-                self.inner.send_refund(slot, smallvec![line], vec![shared.key], |_, _| {});
+                let op = ScriptOp::Refund { target, charged, amount: charged.cost };
+                self.inner.send_adjustment(slot, smallvec![op], vec![data.key], |_, _| {});
             }
-            MadeWhere::Here { receipt } => {
+            AdmittedBy::Lease { slot, lot } => {
+                let scope = &RedisLimitData::of(&target.limit).prefix_and_scope;
+                self.inner.counters.refunds.add(1);
+                if !self.inner.refund_leased(scope, &data.key, lot, charged.cost) {
+                    let op = ScriptOp::Refund { target, charged, amount: charged.cost };
+                    self.inner.send_adjustment(slot, smallvec![op], vec![data.key], |_, _| {});
+                }
+            }
+            AdmittedBy::Fallback { receipt } => {
                 let _ = self.inner.debts.reduce(&target.key, charged.cost);
                 self.inner.fallback.refund(receipt);
             }
-            MadeWhere::Nowhere => {
+            AdmittedBy::FailOpen => {
                 let _ = self.inner.debts.reduce(&target.key, charged.cost);
             }
         }
     }
 
-    /// What passed uncounted while the store failed is given back first: it is not known to the server yet.
+    /// Reduces the key's debt first, because the server has not counted the debt yet. Only the rest of the cost is sent
+    /// to the server.
     fn credit(&self, limit: &Limit, key: &[u8], cost: u64) {
         if cost == 0 || is_concurrency(limit) {
             return;
         }
         let (slot, target) = self.inner.target(limit, key);
-        let owed = self.inner.debts.reduce(&target.key, cost);
-        if let Some(fallback) = SharedLimit::of(limit).fallback.as_ref().filter(|_| owed > 0) {
-            self.inner.fallback.credit(fallback, key, owed);
+        let reduced = self.inner.debts.reduce(&target.key, cost);
+        if let Some(fallback) = RedisLimitData::of(limit).fallback.as_ref().filter(|_| reduced > 0) {
+            self.inner.fallback.credit(fallback, key, reduced);
         }
-        if cost > owed {
+        if cost > reduced {
             self.inner.counters.refunds.add(1);
-            let line = Line::Credit { target, cost: cost - owed };
-            self.inner.send_refund(slot, smallvec![line], vec![key.into()], |_, _| {});
+            let op = ScriptOp::Credit { target, cost: cost - reduced };
+            self.inner.send_adjustment(slot, smallvec![op], vec![key.into()], |_, _| {});
         }
     }
 
-    fn settle(&self, receipt: Receipt, true_cost: u64) -> BoxFuture<'_, Settled> {
+    fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> BoxFuture<'_, Settlement> {
         Box::pin(async move {
-            let (target, charged, shared) = SharedReceipt::take(receipt);
-            match shared.made {
-                MadeWhere::Server { slot, .. } => {
-                    let line = Line::Settle { target, charged, true_cost };
-                    self.inner.settle_there(slot, line, shared.key).await
+            let (target, charged, data) = RedisReceiptData::take(receipt);
+            match data.admitted_by {
+                AdmittedBy::Server { slot, .. } => {
+                    let op = ScriptOp::Settle { target, charged, true_cost };
+                    self.inner.settle_on_server(slot, op, data.key).await
                 }
-                MadeWhere::Here { receipt } => {
+                AdmittedBy::Lease { slot, lot } => {
+                    let scope = &RedisLimitData::of(&target.limit).prefix_and_scope;
+                    if let Some(rest) = charged.cost.checked_sub(true_cost)
+                        && self.inner.refund_leased(scope, &data.key, lot, rest)
+                    {
+                        return Settlement { overrun: 0 };
+                    }
+                    let op = ScriptOp::Settle { target, charged, true_cost };
+                    self.inner.settle_on_server(slot, op, data.key).await
+                }
+                AdmittedBy::Fallback { receipt } => {
                     self.inner.settle_debt(&target, charged.cost, true_cost);
                     self.inner.fallback.settle(receipt, true_cost)
                 }
-                MadeWhere::Nowhere => {
+                AdmittedBy::FailOpen => {
                     self.inner.settle_debt(&target, charged.cost, true_cost);
-                    Settled { overrun: 0 }
+                    Settlement { overrun: 0 }
                 }
             }
         })
     }
 
-    fn renew(&self, receipt: &Receipt) -> bool {
+    fn renew(&self, receipt: &ChargeReceipt) -> bool {
         if !is_concurrency(receipt.limit()) {
             return false;
         }
-        let shared = SharedReceipt::of(receipt);
-        match &shared.made {
-            MadeWhere::Here { receipt } => self.inner.fallback.renew(receipt),
-            // Nothing holds it, so it cannot be lost.
-            MadeWhere::Nowhere => true,
-            MadeWhere::Server { slot, lease_lost } => {
+        let data = RedisReceiptData::of(receipt);
+        match &data.admitted_by {
+            AdmittedBy::Fallback { receipt } => self.inner.fallback.renew(receipt),
+            // Only tokens are leased ahead, and permits are not.
+            AdmittedBy::Lease { .. } => false,
+            // No store counts this permit, so its lease cannot be lost.
+            AdmittedBy::FailOpen => true,
+            AdmittedBy::Server { slot, lease_lost } => {
                 let lost = Arc::clone(lease_lost);
-                let line = Line::Renew { target: shared.target(receipt.limit()), charged: *receipt.charged() };
-                let heard = move |_: &Arc<Inner>, answered: crate::transport::Answered| {
-                    let held = answered.map_or(true, |reply| reply.answers[..] != [Answer::Renewed { held: false }]);
-                    if !held {
+                let op = ScriptOp::Renew { target: data.target(receipt.limit()), charged: *receipt.charged() };
+                let on_reply = move |_: &Arc<Inner>, answered: crate::transport::CallResult| {
+                    if answered.is_ok_and(|reply| reply.answers[..] == [Answer::Renewed { held: false }]) {
                         lost.store(true, Ordering::Relaxed);
                     }
                 };
                 if lease_lost.load(Ordering::Relaxed) {
                     return false;
                 }
-                self.inner.send_in_background(*slot, smallvec![line], 0, Box::new(heard));
+                self.inner.send_in_background(*slot, smallvec![op], Box::new(on_reply));
                 true
             }
         }
@@ -320,6 +387,11 @@ impl Store for RedisStore {
 
     fn now_ns(&self) -> u64 {
         self.inner.clock.server_ns(Instant::now())
+    }
+
+    /// Sends back all tokens that this instance has leased. From then on nothing is leased.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.inner.close_leases())
     }
 
     fn admin(&self) -> Option<&dyn StoreAdmin> {
@@ -335,28 +407,29 @@ impl fmt::Debug for RedisStore {
 }
 
 impl Inner {
-    /// Settles a charge that a server counts. What is not known in time is taken for settled.
-    async fn settle_there(self: &Arc<Self>, slot: Slot, line: Line, key: Box<[u8]>) -> Settled {
+    /// Settles a charge that a server counts. If there is no reply before the deadline, the reported overrun is 0.
+    async fn settle_on_server(self: &Arc<Self>, slot: Slot, op: ScriptOp, key: Box<[u8]>) -> Settlement {
         let deadline = Instant::now() + self.settings.deadline;
-        let (heard, answer) = oneshot::channel();
-        self.send_refund(slot, smallvec![line], vec![key], move |_, answered| {
-            // Who does not wait any more does not want to know.
-            let _ = heard.send(answered.map_or(0, |reply| overrun(&reply)));
+        let (sender, answer) = oneshot::channel();
+        self.send_adjustment(slot, smallvec![op], vec![key], move |_, answered| {
+            // Fails only if the caller has stopped waiting.
+            let _ = sender.send(answered.map_or(0, |reply| overrun(&reply)));
         });
         let overrun = timeout_at(deadline, answer).await.ok().and_then(Result::ok);
-        Settled { overrun: overrun.unwrap_or(0) }
+        Settlement { overrun: overrun.unwrap_or(0) }
     }
 }
 
-fn overrun(reply: &Reply) -> u64 {
+fn overrun(reply: &ScriptReply) -> u64 {
     match reply.answers.first() {
         Some(Answer::Settled { overrun }) => *overrun,
         _ => 0,
     }
 }
 
-/// A permit whose holder is gone must come back by itself.
-fn with_lease(quota: Quota, lease: Duration) -> Result<Quota, Box<dyn Error + Send + Sync>> {
+/// Adds the default lease to a concurrency quota without one, so that the permits of a dead holder are released. The
+/// period of a concurrency quota is its lease; `MAX_SPAN_NS` means none.
+fn with_permit_lease(quota: Quota, lease: Duration) -> Result<Quota, Box<dyn Error + Send + Sync>> {
     if quota.kind() != AlgorithmKind::Concurrency || quota.period_ns() < MAX_SPAN_NS {
         return Ok(quota);
     }

@@ -1,6 +1,6 @@
-//! Numbers that look random and come again with the same seed.
+//! A seeded pseudo-random number generator.
 
-/// Splitmix64: a counter, stirred.
+/// SplitMix64.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -17,7 +17,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// One of `0..bound`; 0 if that is empty.
+    /// Returns a number in `0..bound`; 0 if the range is empty.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         ((u64::from(bound) * (self.next() >> 32)) >> 32) as u32
     }
@@ -28,14 +28,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_numbers() {
+    fn same_seed_gives_the_same_numbers() {
         let (mut one, mut other) = (Random::new(7), Random::new(7));
         assert!((0..100).all(|_| one.next() == other.next()));
         assert_ne!(Random::new(7).next(), Random::new(8).next());
     }
 
     #[test]
-    fn every_number_below_the_bound_comes() {
+    fn below_returns_every_number_below_the_bound() {
         let mut random = Random::new(1);
         let mut seen = [false; 5];
         (0..200).for_each(|_| seen[random.below(5) as usize] = true);

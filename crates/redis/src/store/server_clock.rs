@@ -1,4 +1,4 @@
-//! The time, as the servers have it.
+//! The clock of the servers, as estimated by this process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 use tollgate_store::Clock;
 
-/// This process's monotonic clock, set to the time of day, or to a server's where one has been heard.
+/// The monotonic clock of this process, set to the clock of the server that last replied, or else to the time of day.
 #[derive(Debug)]
 pub(crate) struct ServerClock {
-    began: Instant,
-    /// What this process's clock showed when it began.
-    began_ns: u64,
-    /// What a server's clock would have shown then; 0 until one was heard.
-    server_began_ns: AtomicU64,
+    started: Instant,
+    /// The time of day at `started`.
+    started_ns: u64,
+    /// The clock of a server at `started`; 0 until a server has replied.
+    server_started_ns: AtomicU64,
 }
 
 impl ServerClock {
@@ -23,44 +23,44 @@ impl ServerClock {
     }
 
     pub(crate) fn at(now_ns: u64) -> ServerClock {
-        ServerClock { began: Instant::now(), began_ns: now_ns, server_began_ns: AtomicU64::new(0) }
+        ServerClock { started: Instant::now(), started_ns: now_ns, server_started_ns: AtomicU64::new(0) }
     }
 
-    /// A server's clock showed this a moment ago.
-    pub(crate) fn heard(&self, server_us: u64, now: Instant) {
-        let began_ns = server_us.saturating_mul(1_000).saturating_sub(self.elapsed_ns(now));
-        self.server_began_ns.store(began_ns, Ordering::Relaxed);
+    /// Sets the clock to that of a server, which has just reported this time.
+    pub(crate) fn observe(&self, server_us: u64, now: Instant) {
+        let started_ns = server_us.saturating_mul(1_000).saturating_sub(self.elapsed_ns(now));
+        self.server_started_ns.store(started_ns, Ordering::Relaxed);
     }
 
-    /// The servers' time as far as it is known.
+    /// Returns the time of the servers, as far as it is known.
     pub(crate) fn server_ns(&self, now: Instant) -> u64 {
-        let began_ns = match self.server_began_ns.load(Ordering::Relaxed) {
-            0 => self.began_ns,
-            heard_ns => heard_ns,
+        let started_ns = match self.server_started_ns.load(Ordering::Relaxed) {
+            0 => self.started_ns,
+            observed_ns => observed_ns,
         };
-        began_ns.saturating_add(self.elapsed_ns(now))
+        started_ns.saturating_add(self.elapsed_ns(now))
     }
 
     fn elapsed_ns(&self, now: Instant) -> u64 {
-        nanoseconds(now.saturating_duration_since(self.began))
+        nanoseconds(now.saturating_duration_since(self.started))
     }
 
-    /// A clock for what is counted in this process: it does not follow a server's.
-    pub(crate) fn own(&self) -> OwnClock {
-        OwnClock { began: self.began, began_ns: self.began_ns }
+    /// Returns a clock for the fallback, which does not follow a server's clock.
+    pub(crate) fn local(&self) -> LocalClock {
+        LocalClock { started: self.started, started_ns: self.started_ns }
     }
 }
 
 /// This process's monotonic clock, set once to the time of day.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OwnClock {
-    began: Instant,
-    began_ns: u64,
+pub(crate) struct LocalClock {
+    started: Instant,
+    started_ns: u64,
 }
 
-impl Clock for OwnClock {
+impl Clock for LocalClock {
     fn now_ns(&self) -> u64 {
-        self.began_ns.saturating_add(nanoseconds(self.began.elapsed()))
+        self.started_ns.saturating_add(nanoseconds(self.started.elapsed()))
     }
 }
 
@@ -73,11 +73,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_follows_the_server_last_heard() {
+    fn clock_follows_the_server_that_last_replied() {
         let clock = ServerClock::at(5_000_000_000);
-        let later = clock.began + Duration::from_secs(2);
+        let later = clock.started + Duration::from_secs(2);
         assert_eq!(clock.server_ns(later), 7_000_000_000);
-        clock.heard(100_000_000, later);
+        clock.observe(100_000_000, later);
         assert_eq!(clock.server_ns(later), 100_000_000_000);
         assert_eq!(clock.server_ns(later + Duration::from_millis(1)), 100_001_000_000);
     }

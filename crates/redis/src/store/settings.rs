@@ -4,48 +4,51 @@ use tollgate_store::{Capacity, MemoryOptions, WhenFull};
 
 use crate::store::breaker::state::BreakerSettings;
 
-/// How a shared store behaves.
+/// The settings of a shared store.
 #[derive(Clone, Debug)]
-pub struct StoreSettings {
-    /// What the names of all keys begin with.
+pub struct RedisStoreSettings {
+    /// The prefix of the names of all keys.
     pub prefix: String,
-    /// By then every check has an answer, from the store or from what its limit does when the store fails.
+    /// The time after which every check is decided, by the server or by the failure mode of its limits.
     pub deadline: Duration,
-    /// Whether checks alike wait for the one under way, and then travel together.
-    pub joins: bool,
-    /// Whether a refusal that still holds is answered from memory.
-    pub remembers_refusals: bool,
-    /// For how many keys refusals are remembered at most.
-    pub remembered_keys: usize,
-    /// For how many keys it is remembered at most what passed while the store failed. As many as are counted in
-    /// this process then, because one is of no use without the other.
-    pub owing_keys: usize,
-    /// How long a permit is held at most where its quota does not say: a holder
-    /// on a machine that is gone would keep it for ever.
+    /// Whether a check waits briefly while a call for an equal check is in flight. Then all equal checks that waited
+    /// share one call.
+    pub coalesces_checks: bool,
+    /// Whether checks of exhausted keys are refused from a cache, without a call.
+    pub caches_refusals: bool,
+    /// The maximum number of keys in the cache of refusals.
+    pub refusal_cache_capacity: usize,
+    /// The maximum number of keys with a debt: usage that was admitted while the servers failed and is not yet charged
+    /// at them. By default as many keys as the fallback counts, because a debt without a local count, or a count
+    /// without a debt, is of no use.
+    pub debt_table_capacity: usize,
+    /// The lease of permits whose quota has none: without it, a holder on a dead machine would keep its permit for
+    /// ever.
     pub default_lease: Duration,
-    /// How often something that is given back is sent again, where it is certain that it did not arrive.
+    /// The number of times that a call in the background (refund, credit, settlement, renewal or reset) is resent if it
+    /// was certainly not executed.
     pub resends: u32,
-    /// How long it waits before the first time. Doubled each time.
+    /// The pause before the first resend. Doubled each time.
     pub resend_pause: Duration,
-    /// By then what nobody waits for must be on its way.
+    /// The time within which a call in the background must be sent.
     pub background_deadline: Duration,
-    /// When a shard is not asked any more, and when again.
+    /// The settings of the circuit breaker of each shard.
     pub breaker: BreakerSettings,
-    /// How much is counted in this process while the store fails.
+    /// The capacity of the counters in this process while the servers fail.
     pub fallback: MemoryOptions,
-    /// Spreads the probes of many instances. Different for each of them.
+    /// The seed of the jitter that spreads the probes of many instances. Should differ between instances.
     pub seed: u64,
 }
 
-impl Default for StoreSettings {
-    fn default() -> StoreSettings {
-        StoreSettings {
+impl Default for RedisStoreSettings {
+    fn default() -> RedisStoreSettings {
+        RedisStoreSettings {
             prefix: "tollgate:".into(),
             deadline: Duration::from_millis(20),
-            joins: true,
-            remembers_refusals: true,
-            remembered_keys: 1 << 16,
-            owing_keys: 1 << 17,
+            coalesces_checks: true,
+            caches_refusals: true,
+            refusal_cache_capacity: 1 << 16,
+            debt_table_capacity: 1 << 17,
             default_lease: Duration::from_secs(60),
             resends: 4,
             resend_pause: Duration::from_millis(50),

@@ -5,57 +5,56 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::resp_value::Value;
-use crate::transport::{Cause, Executed, Slot, Trouble};
+use crate::transport::{CallError, Cause, Executed, Slot};
 use crate::wire::client::Shared;
-use crate::wire::cluster::node::Node;
+use crate::wire::cluster::node::ClusterNode;
 use crate::wire::cluster::node_clock::Reading;
 use crate::wire::connection::address::Address;
-use crate::wire::protocol::command::{Command, write_command};
+use crate::wire::protocol::command::{ServerCommand, write_command};
 use crate::wire::protocol::script_call::{ScriptCall, ScriptForm, Timing};
 use crate::wire::protocol::server_error::ServerError;
 
-/// How often a call is sent at most. A slot on its way between two nodes needs three.
-const MOST_ATTEMPTS: u32 = 12;
-/// How often it follows where it is sent on to without a pause.
+/// How many times a call is sent at most. A slot that migrates between two nodes needs three.
+const MAX_ATTEMPTS: u32 = 12;
+/// How many times a call is sent before a redirection is followed only after a pause.
 const IMMEDIATE_ATTEMPTS: u32 = 4;
-/// The first pause before a call is sent again to a server that cannot serve it now.
-const FIRST_PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// The first pause before a call is sent again to a server that is temporarily unavailable. It doubles each time.
+const MIN_PAUSE: Duration = Duration::from_millis(2);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
-/// A script call on its way. It is sent again only when a server has said that
-/// it did not carry it out.
-pub(crate) struct Attempt {
+/// A script call in flight. It is sent again only if a server has reported that it did not execute it.
+pub(crate) struct CallAttempt {
     client: Arc<Shared>,
     slot: Slot,
     call: ScriptCall,
     deadline: Instant,
-    hear: Box<dyn FnOnce(Result<Value, Trouble>) + Send>,
+    on_result: Box<dyn FnOnce(Result<Value, CallError>) + Send>,
     form: ScriptForm,
-    /// Whether the node serves it although the slot is not its own yet.
+    /// Whether `ASKING` precedes the call, so that a node executes it that is still importing the slot.
     is_asking: bool,
     attempts: u32,
     pauses: u32,
-    /// Who was asked last.
-    node: Option<Arc<Node>>,
+    /// The node that it was sent to last.
+    node: Option<Arc<ClusterNode>>,
     /// When it was written last.
     written_at: Cell<Option<Instant>>,
 }
 
-impl Attempt {
+impl CallAttempt {
     pub(crate) fn new(
         client: Arc<Shared>,
         slot: Slot,
         call: ScriptCall,
         deadline: Instant,
-        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
-    ) -> Box<Attempt> {
-        let (form, hear) = (ScriptForm::Name, Box::new(hear));
-        Box::new(Attempt {
+        on_result: impl FnOnce(Result<Value, CallError>) + Send + 'static,
+    ) -> Box<CallAttempt> {
+        let (form, on_result) = (ScriptForm::Name, Box::new(on_result));
+        Box::new(CallAttempt {
             client,
             slot,
             call,
             deadline,
-            hear,
+            on_result,
             form,
             is_asking: false,
             attempts: 0,
@@ -65,29 +64,29 @@ impl Attempt {
         })
     }
 
-    /// Sends it to whoever owns its slot.
+    /// Sends the call to the owner of its slot.
     pub(crate) fn send(mut self: Box<Self>) {
         self.is_asking = false;
         match self.client.directory.owner(self.slot) {
             Some(node) => self.send_to(&node),
-            None => self.send_later(Trouble { cause: Cause::Connection, executed: Executed::No }),
+            None => self.send_later(CallError { cause: Cause::Connection, executed: Executed::No }),
         }
     }
 
-    fn send_to(mut self: Box<Self>, node: &Arc<Node>) {
-        if self.attempts == MOST_ATTEMPTS {
-            return self.fail(Trouble { cause: Cause::Unavailable, executed: Executed::No });
+    fn send_to(mut self: Box<Self>, node: &Arc<ClusterNode>) {
+        if self.attempts == MAX_ATTEMPTS {
+            return self.fail(CallError { cause: Cause::Unavailable, executed: Executed::No });
         }
         self.attempts += 1;
         self.node = Some(Arc::clone(node));
         node.push(self);
     }
 
-    /// Sends it after a pause, if there is time for one; else it fails with the trouble.
-    fn send_later(mut self: Box<Self>, trouble: Trouble) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.pauses.min(10)).min(LONGEST_PAUSE);
-        if self.pauses == MOST_ATTEMPTS || Instant::now() + pause >= self.deadline {
-            return self.fail(trouble);
+    /// Sends the call after a pause. Fails with `error` if the deadline leaves no time for one.
+    fn send_later(mut self: Box<Self>, error: CallError) {
+        let pause = MIN_PAUSE.saturating_mul(1 << self.pauses.min(10)).min(MAX_PAUSE);
+        if self.pauses == MAX_ATTEMPTS || Instant::now() + pause >= self.deadline {
+            return self.fail(error);
         }
         self.pauses += 1;
         let runtime = self.client.runtime.clone();
@@ -97,14 +96,15 @@ impl Attempt {
         });
     }
 
-    fn fail(self, trouble: Trouble) {
-        (self.hear)(Err(trouble));
+    fn fail(self, error: CallError) {
+        (self.on_result)(Err(error));
     }
 
-    fn refused(mut self: Box<Self>, text: &str) {
-        let error = ServerError::read(text);
-        let trouble = error.trouble(text);
-        match error {
+    /// Handles an error reply: follows a redirection, sends the call again, or fails.
+    fn handle_server_error(mut self: Box<Self>, text: &str) {
+        let server_error = ServerError::parse(text);
+        let error = server_error.call_error(text);
+        match server_error {
             ServerError::NoScript if self.form == ScriptForm::Name => {
                 self.form = ScriptForm::Source;
                 match self.node.take() {
@@ -113,37 +113,37 @@ impl Attempt {
                 }
             }
             ServerError::Moved(slot, address) => {
-                let address = self.complete(address);
-                self.client.moved(slot, &address);
+                let address = self.with_host(address);
+                self.client.record_redirect(slot, &address);
                 self.is_asking = false;
                 match self.client.directory.node(&address) {
-                    // Nodes that name each other have not heard of a change yet.
-                    _ if self.attempts >= IMMEDIATE_ATTEMPTS => self.send_later(trouble),
-                    // Where it says, also if somebody else has changed the map since.
+                    // Two nodes that redirect to each other have not learned of a change yet.
+                    _ if self.attempts >= IMMEDIATE_ATTEMPTS => self.send_later(error),
+                    // To the node that the reply names, even if the slot map has changed since.
                     Some(node) => self.send_to(&node),
-                    None => self.fail(trouble),
+                    None => self.fail(error),
                 }
             }
             ServerError::Ask(address) => {
-                let address = self.complete(address);
+                let address = self.with_host(address);
                 self.is_asking = true;
                 match self.client.directory.node(&address) {
                     Some(node) => self.send_to(&node),
-                    None => self.fail(trouble),
+                    None => self.fail(error),
                 }
             }
             ServerError::ReadOnly => {
                 self.client.stale.notify_one();
-                self.send_later(trouble);
+                self.send_later(error);
             }
-            ServerError::NotNow => self.send_later(trouble),
-            _ => self.fail(trouble),
+            ServerError::Unavailable => self.send_later(error),
+            _ => self.fail(error),
         }
     }
 
-    /// Reads the server's clock from an answer. An expired call was not executed.
-    fn timed(self: Box<Self>, value: Value) {
-        let heard_at = Instant::now();
+    /// Reads the server's clock from a reply. A call that expired was not executed.
+    fn handle_timed_reply(self: Box<Self>, value: Value) {
+        let received_at = Instant::now();
         let (server_us, is_expired) = match &value {
             Value::Integer(server_us) => (Some(*server_us), matches!(self.call.timing, Timing::Expires { .. })),
             Value::Array(Some(values)) => match values.first() {
@@ -152,34 +152,36 @@ impl Attempt {
             },
             _ => (None, false),
         };
-        if let (Some(node), Some(asked_at), Some(Ok(server_us))) =
+        if let (Some(node), Some(sent_at), Some(Ok(server_us))) =
             (&self.node, self.written_at.get(), server_us.map(u64::try_from))
         {
-            node.clock.observe(Reading { server_us, asked_at, heard_at });
+            node.clock.observe(Reading { server_us, sent_at, received_at });
         }
         match is_expired {
-            true => self.expired(heard_at),
-            false => (self.hear)(Ok(value)),
+            true => self.handle_expiry(received_at),
+            false => (self.on_result)(Ok(value)),
         }
     }
 
-    /// An expiry before the deadline means that the server's clock was set: the new time is known by now.
-    fn expired(mut self: Box<Self>, now: Instant) {
+    /// Sends an expired call again before its deadline: the server's clock was set, and the reply contained the new
+    /// time.
+    fn handle_expiry(mut self: Box<Self>, now: Instant) {
         match self.node.take().filter(|_| now < self.deadline) {
             Some(node) => self.send_to(&node),
-            None => self.fail(Trouble { cause: Cause::Timeout, executed: Executed::No }),
+            None => self.fail(CallError { cause: Cause::Timeout, executed: Executed::No }),
         }
     }
 
-    fn complete(&self, address: Address) -> Address {
+    /// Completes an address without a host by that of the node that sent it.
+    fn with_host(&self, address: Address) -> Address {
         match &self.node {
-            Some(asked) => address.or_host_of(&asked.address),
+            Some(responder) => address.or_host_of(&responder.address),
             None => address,
         }
     }
 }
 
-impl Command for Attempt {
+impl ServerCommand for CallAttempt {
     fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -190,7 +192,7 @@ impl Command for Attempt {
         }
         let expiry = match self.call.timing {
             Timing::None => None,
-            Timing::Tells | Timing::Expires { .. } => {
+            Timing::Reports | Timing::Expires { .. } => {
                 self.written_at.set(Some(Instant::now()));
                 self.node.as_ref().and_then(|node| node.clock.expiry(self.deadline))
             }
@@ -198,15 +200,15 @@ impl Command for Attempt {
         self.call.write(self.form, expiry, out);
     }
 
-    fn replies(&self) -> usize {
+    fn reply_count(&self) -> usize {
         if self.is_asking { 2 } else { 1 }
     }
 
-    fn answered(self: Box<Self>, answer: Result<Value, Trouble>) {
-        match answer {
-            Ok(Value::Error(text)) => self.refused(&text),
-            Ok(value) if !matches!(self.call.timing, Timing::None) => self.timed(value),
-            answer => (self.hear)(answer),
+    fn complete(self: Box<Self>, result: Result<Value, CallError>) {
+        match result {
+            Ok(Value::Error(text)) => self.handle_server_error(&text),
+            Ok(value) if !matches!(self.call.timing, Timing::None) => self.handle_timed_reply(value),
+            result => (self.on_result)(result),
         }
     }
 }

@@ -10,67 +10,67 @@ use tokio::time::{Instant, timeout_at};
 use crate::call::Call;
 use crate::resp_value::Value;
 use crate::script::{self, Encoded};
-use crate::transport::{Cause, Done, Executed, Servers, ShardId, Slot, Transport, Trouble};
-use crate::wire::attempt::Attempt;
+use crate::transport::{CallError, Cause, Done, Executed, Servers, ShardId, Slot, Transport};
+use crate::wire::attempt::CallAttempt;
 use crate::wire::cluster::directory::{Directory, SlotMap, SlotRange};
 use crate::wire::cluster::key_slot::{SLOTS, slot_of_tag};
 use crate::wire::cluster::topology_refresher::TopologyRefresher;
-use crate::wire::connection::access::Access;
 use crate::wire::connection::address::Address;
-use crate::wire::connection::link::LinkTerms;
+use crate::wire::connection::connect_params::ConnectParams;
+use crate::wire::connection::link::LinkSettings;
 use crate::wire::connection::stream::Connector;
-use crate::wire::connection::subscription::Subscription;
+use crate::wire::connection::subscription::ChannelSubscription;
 use crate::wire::options::{OptionsError, RedisMode, RedisOptions};
 use crate::wire::protocol::script_call::{Args, Script, ScriptCall, Timing};
 
-/// How long the answer to a script that decides nothing is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The timeout of scripts that decide nothing.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Calls scripts on one server, on a primary that sentinels watch, or on a cluster.
+/// Calls scripts on one server, on a primary that sentinels monitor, or on a cluster.
 ///
-/// It starts without waiting for anybody: while no server can be reached, calls
-/// hear so. All connections end when it is dropped.
-pub(crate) struct Client {
+/// It starts without waiting for a connection; calls fail while no server is reachable. Dropping it closes all
+/// connections.
+pub(crate) struct RedisClient {
     pub(super) shared: Arc<Shared>,
-    /// The script that decides.
+    /// The script that decides requests.
     script: Arc<Script>,
     refresher: Option<JoinHandle<()>>,
-    /// The servers as they were named.
-    named: Vec<String>,
+    /// The nodes as configured.
+    configured_nodes: Vec<String>,
 }
 
-/// What calls on their way need.
+/// The state that calls in flight share.
 pub(crate) struct Shared {
     pub(crate) directory: Directory,
     pub(crate) runtime: Handle,
-    /// Told when it may not be true any more who owns what.
+    /// Notified when the slot map may be out of date.
     pub(crate) stale: Arc<Notify>,
-    access: Access,
+    connect: ConnectParams,
 }
 
-impl Client {
-    /// Begins to connect. It must be called within a runtime, which carries all connections.
-    pub(crate) fn start(options: &RedisOptions) -> Result<Client, OptionsError> {
+impl RedisClient {
+    /// Starts connecting. Must be called within a Tokio runtime, on which all connections run.
+    pub(crate) fn start(options: &RedisOptions) -> Result<RedisClient, OptionsError> {
         let seeds = options.addresses()?;
         let connector = connector(options)?;
-        let access = Access {
+        let connect = ConnectParams {
             connector: connector.clone(),
             username: options.username.clone(),
             password: options.password.clone(),
             database: options.database,
-            only_primary: matches!(options.mode, RedisMode::Sentinel { .. }),
+            requires_primary: matches!(options.mode, RedisMode::Sentinel { .. }),
             timeout: options.connect_timeout,
         };
         let stale = Arc::new(Notify::new());
-        let terms = LinkTerms {
-            access: Arc::new(access.clone()),
-            silence: options.silence,
-            calls: options.calls_per_connection,
-            on_trouble: Arc::clone(&stale),
+        let settings = LinkSettings {
+            connect: Arc::new(connect.clone()),
+            reply_timeout: options.silence,
+            max_calls: options.calls_per_connection,
+            on_failure: Arc::clone(&stale),
         };
         let slots = if options.mode == RedisMode::Cluster { SLOTS } else { 1 };
-        let directory = Directory::new(slots, options.connections_per_node, terms);
-        let shared = Arc::new(Shared { directory, runtime: Handle::current(), stale, access: access.clone() });
+        let directory = Directory::new(slots, options.connections_per_node, settings);
+        let shared = Arc::new(Shared { directory, runtime: Handle::current(), stale, connect: connect.clone() });
         let refresher = match &options.mode {
             RedisMode::Standalone => {
                 let ranges = seeds.into_iter().map(|owner| SlotRange { first: 0, last: 0, owner }).collect();
@@ -78,92 +78,92 @@ impl Client {
                 None
             }
             RedisMode::Sentinel { primary } => {
-                let to_sentinels = Access {
+                let connect_to_sentinel = ConnectParams {
                     connector,
                     username: options.sentinel_username.clone(),
                     password: options.sentinel_password.clone(),
                     database: 0,
-                    only_primary: false,
+                    requires_primary: false,
                     timeout: options.connect_timeout,
                 };
-                Some(TopologyRefresher::sentinel(primary, seeds, to_sentinels, options.refresh_every))
+                Some(TopologyRefresher::sentinel(primary, seeds, connect_to_sentinel, options.refresh_every))
             }
-            RedisMode::Cluster => Some(TopologyRefresher::cluster(seeds, access, options.refresh_every)),
+            RedisMode::Cluster => Some(TopologyRefresher::cluster(seeds, connect, options.refresh_every)),
         };
         let refresher = refresher.map(|refresher| shared.runtime.spawn(refresher.run(Arc::clone(&shared))));
         let script = Arc::new(Script::new(script::SOURCE));
-        Ok(Client { shared, script, refresher, named: options.nodes.clone() })
+        Ok(RedisClient { shared, script, refresher, configured_nodes: options.nodes.clone() })
     }
 
-    /// Calls a script. Whoever hears may do so before this returns.
+    /// Calls a script. `on_result` may be called before this function returns.
     pub(crate) fn call(
         &self,
         slot: Slot,
         call: ScriptCall,
         deadline: Instant,
-        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
+        on_result: impl FnOnce(Result<Value, CallError>) + Send + 'static,
     ) {
-        Attempt::new(Arc::clone(&self.shared), slot, call, deadline, hear).send();
+        CallAttempt::new(Arc::clone(&self.shared), slot, call, deadline, on_result).send();
     }
 
-    /// Listens on the channel of this name, on the node that owns its slot, until the task is ended.
-    /// `heard` is told of every message, and whenever one may have been missed.
-    pub(crate) fn listen(&self, channel: &Arc<[u8]>, heard: &Arc<Notify>) -> JoinHandle<()> {
-        let subscription = Subscription {
+    /// Subscribes to a channel, on the node that owns the slot of its name, until the task is aborted. `on_message` is
+    /// notified of every message, and whenever one may have been missed.
+    pub(crate) fn subscribe(&self, channel: &Arc<[u8]>, on_message: &Arc<Notify>) -> JoinHandle<()> {
+        let subscription = ChannelSubscription {
             client: Arc::clone(&self.shared),
-            access: self.shared.access.clone(),
+            connect: self.shared.connect.clone(),
             slot: self.slot(channel),
             channel: Arc::clone(channel),
-            heard: Arc::clone(heard),
+            on_message: Arc::clone(on_message),
         };
         self.shared.runtime.spawn(subscription.run())
     }
 
-    /// Runs a script that decides nothing on the key of this name; `None` without an answer in time.
+    /// Runs a script that decides nothing on one key; `None` without a reply in time.
     pub(crate) async fn run(&self, script: &Arc<Script>, name: &Arc<[u8]>, args: Args) -> Option<Value> {
-        let deadline = Instant::now() + PATIENCE;
-        let (heard, answer) = oneshot::channel();
+        let deadline = Instant::now() + SCRIPT_TIMEOUT;
+        let (sender, receiver) = oneshot::channel();
         let call =
             ScriptCall { script: Arc::clone(script), keys: smallvec![Arc::clone(name)], args, timing: Timing::None };
-        // It has no braces, so all of the name says where it lives.
-        self.call(self.slot(name), call, deadline, move |answer| {
-            // A caller that does not wait any more does not want to know.
-            let _ = heard.send(answer);
+        // The name has no braces, so the slot is that of the whole name.
+        self.call(self.slot(name), call, deadline, move |result| {
+            // The receiver is dropped after a timeout.
+            let _ = sender.send(result);
         });
-        timeout_at(deadline, answer).await.ok()?.ok()?.ok()
+        timeout_at(deadline, receiver).await.ok()?.ok()?.ok()
     }
 
-    /// Whether every slot can be reached at present.
+    /// Returns whether the owner of every slot is known and connected.
     pub(crate) fn is_ready(&self) -> bool {
-        self.shared.directory.is_whole()
+        self.shared.directory.is_fully_connected()
     }
 
-    /// The servers as they were named.
+    /// Returns the nodes as configured.
     pub(crate) fn nodes(&self) -> &[String] {
-        &self.named
+        &self.configured_nodes
     }
 }
 
-impl Transport for Client {
+impl Transport for RedisClient {
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done) {
         let Encoded { keys, args } = script::encode(&call, None);
-        let timing = if call.expires() { Timing::Expires { stamp: script::stamp } } else { Timing::Tells };
+        let timing = if call.expires() { Timing::Expires { stamp: script::stamp } } else { Timing::Reports };
         let script_call = ScriptCall { script: Arc::clone(&self.script), keys, args, timing };
-        self.call(slot, script_call, deadline, move |answer| {
-            done.hear(answer.and_then(|value| {
-                // What makes no sense was carried out all the same, as far as anybody knows.
-                let nonsense = Trouble { cause: Cause::Protocol, executed: Executed::Unknown };
-                script::decode(&call, value).map_err(|_| nonsense)
+        self.call(slot, script_call, deadline, move |result| {
+            done.complete(result.and_then(|value| {
+                // The server may have executed a call even if its reply is malformed.
+                let malformed = CallError { cause: Cause::Protocol, executed: Executed::Unknown };
+                script::decode(&call, value).map_err(|_| malformed)
             }));
         });
     }
 
     fn slot(&self, tag: &[u8]) -> Slot {
-        if self.has_one_slot() { Slot(0) } else { slot_of_tag(tag) }
+        if self.is_cluster() { slot_of_tag(tag) } else { Slot(0) }
     }
 
-    fn has_one_slot(&self) -> bool {
-        self.shared.directory.slots() == 1
+    fn is_cluster(&self) -> bool {
+        self.shared.directory.slots() > 1
     }
 
     fn shard(&self, slot: Slot) -> ShardId {
@@ -178,17 +178,18 @@ impl Transport for Client {
         self.shared.directory.shards()
     }
 
-    /// While no server is known, those that were named count.
+    /// Returns the configured nodes, as unreachable, while no server is known.
     fn servers(&self) -> Servers {
         let mut servers = self.shared.directory.servers();
         if servers.all.is_empty() {
-            servers = Servers { all: self.named.clone(), unreached: self.named.clone() };
+            let nodes = self.configured_nodes.clone();
+            servers = Servers { all: nodes.clone(), unreachable: nodes };
         }
         servers
     }
 }
 
-impl Drop for Client {
+impl Drop for RedisClient {
     fn drop(&mut self) {
         if let Some(refresher) = &self.refresher {
             refresher.abort();
@@ -198,12 +199,12 @@ impl Drop for Client {
 }
 
 impl Shared {
-    /// A node has said that a slot belongs to another.
-    pub(crate) fn moved(&self, slot: Slot, to: &Address) {
+    /// Records that a node has redirected a slot to another node.
+    pub(crate) fn record_redirect(&self, slot: Slot, to: &Address) {
         if let Some(node) = self.directory.node(to) {
             self.directory.set_owner(slot, &node);
         }
-        // Where one has moved there are often more.
+        // Slots often move together, so the slot map is read again.
         self.stale.notify_one();
     }
 }

@@ -1,9 +1,10 @@
-//! The road to the servers: our own client, because a call of a rate limiter
-//! may be sent again only if it is certain that it was not carried out.
+//! The Redis client. It is a custom client, because a call of a rate limiter may be sent again only if it was certainly
+//! not executed.
 //!
-//! From the outside in: a [`client`] finds out through its [`cluster::topology_refresher`] which node owns which slot
-//! and keeps that in a [`cluster::directory`]; an [`attempt`] follows a call from node to node; a [`cluster::node`] has
-//! links, and a [`connection::link`] one connection, over which a [`connection::driver`] moves the bytes.
+//! From the outside in: the [`client`] learns from its [`cluster::topology_refresher`] which node owns which slot, and
+//! stores that in a [`cluster::directory`]; an [`attempt`] sends a call and follows redirections; a [`cluster::node`]
+//! has links, and a [`connection::link`] keeps one connection, over which a [`connection::driver`] writes calls and
+//! reads replies.
 
 mod attempt;
 mod client;
@@ -14,9 +15,9 @@ mod protocol;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use client::Client;
+pub(crate) use client::RedisClient;
 #[cfg(test)]
 pub(crate) use cluster::node_clock::MARGIN;
 pub use connection::password::Password;
 pub use options::{OptionsError, RedisMode, RedisOptions, TlsOptions};
-pub(crate) use protocol::script_call::{Args, Keys, Script};
+pub(crate) use protocol::script_call::{Args, Script, ScriptKeys};

@@ -4,72 +4,72 @@ use std::time::Duration;
 use crate::wire::connection::address::Address;
 use crate::wire::connection::password::Password;
 
-/// Where the servers are, and how they are spoken to.
+/// The addresses of the Redis servers, and the settings of the connections to them.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
-    /// The servers as `host:port`: the one, the sentinels, or some nodes of the cluster.
+    /// The servers as `host:port`: the single server, the sentinels, or some nodes of the cluster.
     pub nodes: Vec<String>,
-    /// How they belong together.
+    /// The kind of deployment.
     pub mode: RedisMode,
-    /// The user; the server's default user if there is none.
+    /// The user name; without one, the server's default user.
     pub username: Option<String>,
     /// The user's password.
     pub password: Option<Password>,
-    /// The user among the sentinels, who have their own.
+    /// The user name for the sentinels, which have their own users.
     pub sentinel_username: Option<String>,
     /// The password for the sentinels.
     pub sentinel_password: Option<Password>,
     /// The number of the database. A cluster has only 0.
     pub database: u32,
-    /// Connections are encrypted.
+    /// The settings of TLS; without them connections are not encrypted.
     pub tls: Option<TlsOptions>,
-    /// Connections to each server. Calls share them, so one is enough until it is a processor's whole work.
+    /// The number of connections to each server. Calls share them, so one is enough until it keeps a CPU core busy.
     pub connections_per_node: usize,
-    /// How long a connection may take until it can be used.
+    /// The timeout for establishing a connection, including TLS and authentication.
     pub connect_timeout: Duration,
-    /// A connection on which nothing was heard for so long, while an answer is due, is replaced.
+    /// The reply timeout. A connection that has received nothing for this long while a reply is due is replaced.
     pub silence: Duration,
-    /// How many calls may be under way on a connection; more are refused at once.
+    /// The maximum number of calls waiting or in flight on a connection; further calls fail immediately.
     pub calls_per_connection: usize,
-    /// How often a cluster or the sentinels are asked who owns what, besides whenever something fails.
+    /// The interval at which the topology is read from the cluster or the sentinels. It is also read after failures.
     pub refresh_every: Duration,
 }
 
-/// How the servers belong together.
+/// The kind of Redis deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedisMode {
     /// One server.
     Standalone,
-    /// A primary with replicas, which sentinels watch.
+    /// A primary with replicas, monitored by sentinels.
     Sentinel {
-        /// The name under which the sentinels know it.
+        /// The name under which the sentinels monitor the primary.
         primary: String,
     },
     /// A cluster.
     Cluster,
 }
 
-/// How servers are known to be the right ones.
+/// The settings for verifying the certificates of servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// A file with the certificates of the authorities that are trusted, as PEM; those of the system if there is none.
+    /// A PEM file with the trusted CA certificates; without one, those of the system are used.
     pub authority: Option<PathBuf>,
-    /// The name that the server's certificate must have; the host that is connected to if there is none.
+    /// The name that the server's certificate must have; without one, the host of the node.
     pub server_name: Option<String>,
 }
 
 impl RedisOptions {
-    /// One server, with everything else as it usually is.
+    /// Creates the options for one server, with defaults for everything else.
     pub fn standalone(node: impl Into<String>) -> RedisOptions {
         RedisOptions::new(vec![node.into()], RedisMode::Standalone)
     }
 
-    /// The primary that these sentinels know under a name, with everything else as it usually is.
+    /// Creates the options for the primary that these sentinels monitor under a name, with defaults for everything else.
     pub fn sentinel(nodes: Vec<String>, primary: impl Into<String>) -> RedisOptions {
         RedisOptions::new(nodes, RedisMode::Sentinel { primary: primary.into() })
     }
 
-    /// The cluster that these nodes belong to, with everything else as it usually is.
+    /// Creates the options for the cluster of these nodes, with defaults for everything else.
     #[must_use]
     pub fn cluster(nodes: Vec<String>) -> RedisOptions {
         RedisOptions::new(nodes, RedisMode::Cluster)
@@ -93,12 +93,12 @@ impl RedisOptions {
         }
     }
 
-    /// Whether the settings make sense together.
+    /// Checks the options and their combination.
     pub fn validate(&self) -> Result<(), OptionsError> {
         self.addresses().map(|_| ())
     }
 
-    /// The addresses, if all settings make sense.
+    /// Checks the options, and returns the addresses of the nodes.
     pub(crate) fn addresses(&self) -> Result<Vec<Address>, OptionsError> {
         if self.nodes.is_empty() {
             return Err(OptionsError::NoNodes);
@@ -134,39 +134,39 @@ impl RedisOptions {
     }
 }
 
-/// Why servers cannot be spoken to with these settings.
+/// The options are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
     /// The list of nodes is empty.
-    #[error("no nodes: name at least one server as host:port")]
+    #[error("no Redis nodes: list at least one server as host:port")]
     NoNodes,
-    /// A node that is not `host:port`.
-    #[error("{0:?} is not a node: write host:port, such as localhost:6379 or [::1]:6379")]
+    /// A node is not of the form `host:port`.
+    #[error("invalid Redis node {0:?}: expected host:port, such as localhost:6379 or [::1]:6379")]
     BadNode(String),
-    /// Several nodes that do not belong together.
-    #[error("{0} nodes in standalone mode, which has one: is the mode cluster or sentinel?")]
+    /// There are several nodes in standalone mode.
+    #[error("{0} Redis nodes in standalone mode: list one node, or use cluster or sentinel mode")]
     SeveralStandalone(usize),
-    /// A cluster has only database 0.
-    #[error("database {0} in cluster mode: a cluster has only database 0")]
+    /// A database other than 0 is set in cluster mode.
+    #[error("database {0} in cluster mode: a Redis cluster has only database 0")]
     DatabaseInCluster(u32),
-    /// Sentinels watch several primaries, each under a name.
-    #[error("no name for the primary: the sentinels need the one they know it by, such as mymaster")]
+    /// The name of the primary is missing; sentinels monitor several primaries, each under a name.
+    #[error("no name of the primary in sentinel mode: set the name that the sentinels monitor, such as mymaster")]
     NoPrimaryName,
-    /// A user without a password.
-    #[error("a user name without a password: give both, or none")]
+    /// There is a user name without a password.
+    #[error("Redis user name without a password: set both or neither")]
     NoPassword,
-    /// A setting that must be more than nothing.
-    #[error("{0} is 0: it must be more")]
+    /// A setting is 0 that must be positive.
+    #[error("{0} is 0: it must be greater than 0")]
     Zero(&'static str),
-    /// The program was built without TLS.
-    #[error("TLS is wanted, but this program was built without it: build it with the feature tls")]
+    /// TLS is configured, but the program was built without it.
+    #[error("TLS to Redis is configured, but this program was built without it: build with the feature tls")]
     TlsNotBuilt,
-    /// The authorities' certificates cannot be used.
-    #[error("no authority to trust: {0}")]
+    /// The CA certificates cannot be loaded.
+    #[error("cannot load CA certificates for TLS to Redis: {0}")]
     Authority(String),
-    /// A server name that no certificate can have.
-    #[error("{0:?} is not a server name: write a host name or an address")]
+    /// The TLS server name is neither a host name nor an address.
+    #[error("invalid TLS server name {0:?}: expected a host name or an IP address")]
     ServerName(String),
 }
 
@@ -181,13 +181,15 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
+    fn invalid_options_are_errors_that_name_the_option() {
         assert_eq!(RedisOptions::standalone("localhost:6379").validate(), Ok(()));
-        assert!(error(|o| o.nodes.clear()).starts_with("no nodes"));
-        assert!(error(|o| o.nodes = vec!["localhost".to_owned()]).starts_with("\"localhost\" is not a node"));
-        assert!(error(|o| o.nodes.push("b:1".to_owned())).starts_with("2 nodes in standalone mode"));
-        assert!(error(|o| o.mode = RedisMode::Sentinel { primary: String::new() }).starts_with("no name"));
-        assert!(error(|o| o.username = Some("a".to_owned())).starts_with("a user name without"));
+        assert!(error(|o| o.nodes.clear()).starts_with("no Redis nodes"));
+        assert!(error(|o| o.nodes = vec!["localhost".to_owned()]).starts_with("invalid Redis node \"localhost\""));
+        assert!(error(|o| o.nodes.push("b:1".to_owned())).starts_with("2 Redis nodes in standalone mode"));
+        assert!(
+            error(|o| o.mode = RedisMode::Sentinel { primary: String::new() }).starts_with("no name of the primary")
+        );
+        assert!(error(|o| o.username = Some("a".to_owned())).starts_with("Redis user name without"));
         assert!(error(|o| o.connections_per_node = 0).starts_with("connections_per_node is 0"));
         let in_cluster = error(|o| {
             o.mode = RedisMode::Cluster;
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn no_password_is_shown() {
+    fn debug_output_contains_no_password() {
         let mut options = RedisOptions::standalone("localhost:6379");
         options.password = Some("correct horse".into());
         options.sentinel_password = Some("battery staple".to_owned().into());

@@ -1,17 +1,17 @@
-//! Keys whose values are nothing that tollgate has written.
+//! Keys with values that tollgate has not written.
 
 use tollgate_store::{OnFailure, Source, Store};
 use tollgate_testbed::RedisServer;
 
-use crate::support::{check, connect, endless_bucket, options, patient, standalone_options};
+use crate::support::{bucket_without_refill, check, connect, long_deadline, options, standalone_options};
 
 const CHECKS: u64 = 100;
 
-/// Checks of a bad key, each followed by one of a good key.
-async fn beside(make_bad: &[&str], kind: &str) {
+/// Checks a bad key and a good key in turn. The bad one is made by a command, and its checks must fail for `cause`.
+async fn check_bad_and_good_key(make_bad: &[&str], cause: &str) {
     let server = RedisServer::start(&[]).unwrap();
-    let store = connect(&standalone_options(server.address()), patient()).await;
-    let limit = store.limit("bad", endless_bucket(1_000_000), options(OnFailure::Closed)).unwrap();
+    let store = connect(&standalone_options(server.address()), long_deadline()).await;
+    let limit = store.limit("bad", bucket_without_refill(1_000_000), options(OnFailure::Closed)).unwrap();
     server.command(make_bad).unwrap();
     for _ in 0..CHECKS {
         let bad = check(&store, &limit, "mallory").await;
@@ -21,19 +21,19 @@ async fn beside(make_bad: &[&str], kind: &str) {
     }
     let stats = store.stats();
     assert_eq!(stats.breakers_opened, 0, "{stats:?}");
-    let counted: u64 = stats.troubles.iter().filter(|(name, _)| *name == kind).map(|(_, count)| count).sum();
+    let counted: u64 = stats.failures.iter().filter(|(name, _)| *name == cause).map(|(_, count)| count).sum();
     assert_eq!(counted, CHECKS, "{stats:?}");
-    // An operator's reset makes it as good as new.
+    // A reset repairs the key.
     store.admin().unwrap().reset(&[(&limit, b"mallory".as_slice())]).await.unwrap();
     assert_eq!(check(&store, &limit, "mallory").await.source, Source::Exact);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_of_another_type_fails_its_own_requests_only() {
-    beside(&["LPUSH", "tollgate:bad:{mallory}", "entry"], "wrong-type").await;
+async fn key_of_another_type_fails_only_its_own_requests() {
+    check_bad_and_good_key(&["LPUSH", "tollgate:bad:{mallory}", "entry"], "wrong-type").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_value_that_cannot_be_read_fails_its_own_requests_only() {
-    beside(&["SET", "tollgate:bad:{mallory}", "\u{7}"], "unreadable").await;
+async fn unreadable_value_fails_only_its_own_requests() {
+    check_bad_and_good_key(&["SET", "tollgate:bad:{mallory}", "\u{7}"], "unreadable").await;
 }

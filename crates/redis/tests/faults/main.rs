@@ -1,9 +1,8 @@
-//! What checks hear while real servers are in trouble, and what is counted afterwards.
+//! Outcomes of checks while real servers fail, and the usage counted afterwards.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod accounting;
-mod ambiguous;
 mod bad_keys;
 mod cluster;
 mod connections;
@@ -15,3 +14,4 @@ mod sentinel;
 mod stalls;
 #[path = "../support/mod.rs"]
 mod support;
+mod unknown_outcomes;

@@ -1,23 +1,24 @@
-//! A server that has no memory left.
+//! A server out of memory.
 
 use tollgate_store::{OnFailure, Store};
 use tollgate_testbed::{RedisServer, Reply};
 
 use crate::support::{
-    Load, connect, eager, endless_log, options, standalone_options, troubles, until, until_exact, used,
+    Load, connect, default_settings, failures, log_without_expiry, options, standalone_options, until, until_exact,
+    used,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_server_refuses_what_is_closed_and_is_used_again_when_it_has_room() {
+async fn closed_limit_refuses_while_the_server_is_out_of_memory_and_recovers() {
     let server = RedisServer::start(&["--maxmemory", "8mb", "--maxmemory-policy", "noeviction"]).unwrap();
-    let store = connect(&standalone_options(server.address()), eager()).await;
-    let limit = store.limit("full", endless_log(1_000_000), options(OnFailure::Closed)).unwrap();
+    let store = connect(&standalone_options(server.address()), default_settings()).await;
+    let limit = store.limit("full", log_without_expiry(1_000_000), options(OnFailure::Closed)).unwrap();
     let load = Load::start(&store, &limit, &["alice"], 8);
     load.until_admitted(200).await;
     fill(&server);
-    until("the server says that it is full", || troubles(&store, "out-of-memory") > 0).await;
+    until("the server is out of memory", || failures(&store, "out-of-memory") > 0).await;
     load.until_fallen_back(500).await;
-    let out_of_memory = troubles(&store, "out-of-memory");
+    let out_of_memory = failures(&store, "out-of-memory");
     free(&server);
     let back = until_exact(&store, &limit, "alice").await;
     load.until_admitted(200).await;
@@ -26,12 +27,12 @@ async fn a_full_server_refuses_what_is_closed_and_is_used_again_when_it_has_room
     tally.assert_closed();
     let used = used(&store, &limit, "alice").await;
     println!("out of memory: {out_of_memory} calls, exact again after {back:?}, {used} used");
-    // A refusal for want of memory comes before anything is written. Only answers that came too late,
-    // and were given back too late for this look, may still be counted.
+    // A call that fails for lack of memory has written nothing. Only charges of late replies that are not refunded yet
+    // may still be counted.
     assert!((tally.admitted()..=tally.admitted() + tally.fallen_back()).contains(&used), "{used} used");
 }
 
-/// Writes until the server has no memory left.
+/// Writes until the server is out of memory.
 fn fill(server: &RedisServer) {
     let filler = "x".repeat(100_000);
     let is_accepted = |number: u32| {
@@ -40,12 +41,14 @@ fn fill(server: &RedisServer) {
     };
     let written = (0..1_000).take_while(|number| is_accepted(*number)).count();
     assert!((10..1_000).contains(&written), "full after {written} times 100 kB");
-    // The last piece may have left room for many small ones.
+    // There may still be memory for many small values.
     server.command(&["CONFIG", "SET", "maxmemory", "7mb"]).unwrap();
 }
 
 fn free(server: &RedisServer) {
-    let Reply::Array(keys) = server.command(&["KEYS", "filler-*"]).unwrap() else { panic!("no list of keys") };
+    let Reply::Array(keys) = server.command(&["KEYS", "filler-*"]).unwrap() else {
+        panic!("KEYS: the reply is not an array")
+    };
     for key in keys.iter().filter_map(Reply::text) {
         server.command(&["DEL", key]).unwrap();
     }

@@ -1,18 +1,20 @@
-//! A server that is gone for a while.
+//! A server that is temporarily unavailable.
 
 use tokio::time::sleep;
 use tollgate_store::{OnFailure, Store};
 use tollgate_testbed::RedisServer;
 
-use crate::support::{Load, PROMPTLY, connect, eager, endless_bucket, options, standalone_options, until_exact, used};
+use crate::support::{
+    Load, MAX_LATENCY, bucket_without_refill, connect, default_settings, options, standalone_options, until_exact, used,
+};
 
 const BURST: u64 = 1_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_killed_and_restarted_is_found_again() {
+async fn closed_limit_refuses_while_the_server_is_killed_and_recovers() {
     let mut server = RedisServer::start(&[]).unwrap();
-    let store = connect(&standalone_options(server.address()), eager()).await;
-    let limit = store.limit("killed", endless_bucket(BURST), options(OnFailure::Closed)).unwrap();
+    let store = connect(&standalone_options(server.address()), default_settings()).await;
+    let limit = store.limit("killed", bucket_without_refill(BURST), options(OnFailure::Closed)).unwrap();
     let load = Load::start(&store, &limit, &["alice"], 8);
     load.until_admitted(200).await;
     server.kill().unwrap();
@@ -25,23 +27,23 @@ async fn a_server_that_is_killed_and_restarted_is_found_again() {
     println!("killed and restarted: exact again after {back:?}");
     tally.assert_closed();
     let used = used(&store, &limit, "alice").await;
-    // The server began anew, so only what came later is counted.
+    // The server restarted without data, so only later charges are counted.
     let counted = used <= tally.exactly_admitted() + tally.fallen_back();
     assert!(used >= 200 && counted, "{used} used");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stands_still_is_waited_for_by_nobody() {
+async fn checks_do_not_wait_for_a_paused_server() {
     const SHARE: u64 = BURST / 1000;
     let server = RedisServer::start(&[]).unwrap();
-    let store = connect(&standalone_options(server.address()), eager()).await;
+    let store = connect(&standalone_options(server.address()), default_settings()).await;
     let local = options(OnFailure::Local { share: (1, 1000) });
-    let limit = store.limit("paused", endless_bucket(BURST), local).unwrap();
+    let limit = store.limit("paused", bucket_without_refill(BURST), local).unwrap();
     let load = Load::start(&store, &limit, &["alice"], 8);
     load.until_admitted(200).await;
     server.pause().unwrap();
-    // Long enough that who waits for the server is found out.
-    sleep(PROMPTLY * 3 / 2).await;
+    // Long enough to detect a check that waits for the server.
+    sleep(MAX_LATENCY * 3 / 2).await;
     load.until_fallen_back(SHARE + 200).await;
     server.resume().unwrap();
     let back = until_exact(&store, &limit, "alice").await;

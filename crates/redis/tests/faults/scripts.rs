@@ -1,17 +1,17 @@
-//! A server that forgets scripts.
+//! A server whose script cache is flushed.
 
 use tollgate_store::{OnFailure, Store};
 use tollgate_testbed::RedisServer;
 
-use crate::support::{Load, connect, endless_log, options, patient, standalone_options, used};
+use crate::support::{Load, connect, log_without_expiry, long_deadline, options, standalone_options, used};
 
 const FLUSHES: usize = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_forgets_the_script_is_told_again() {
+async fn script_flush_under_load_fails_no_check_and_loses_no_charge() {
     let server = RedisServer::start(&[]).unwrap();
-    let store = connect(&standalone_options(server.address()), patient()).await;
-    let limit = store.limit("flushed", endless_log(1_000_000), options(OnFailure::Closed)).unwrap();
+    let store = connect(&standalone_options(server.address()), long_deadline()).await;
+    let limit = store.limit("flushed", log_without_expiry(1_000_000), options(OnFailure::Closed)).unwrap();
     let load = Load::start(&store, &limit, &["alice", "bob", "carol"], 32);
     for _ in 0..FLUSHES {
         server.command(&["SCRIPT", "FLUSH"]).unwrap();

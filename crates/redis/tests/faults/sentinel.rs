@@ -1,4 +1,4 @@
-//! A primary that dies, and sentinels that choose another.
+//! Failover by sentinels after the death of a primary.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tollgate_redis::RedisOptions;
 use tollgate_store::{OnFailure, Store};
 use tollgate_testbed::SentinelTrio;
 
-use crate::support::{Load, connect, eager, endless_bucket, options, until_exact, used};
+use crate::support::{Load, bucket_without_refill, connect, default_settings, options, until_exact, used};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_next_primary_is_found() {
+async fn store_recovers_on_the_new_primary_after_a_failover() {
     const BURST: u64 = 1_000_000;
     let mut trio = SentinelTrio::start().unwrap();
     let sentinels = trio.addresses().iter().map(ToString::to_string).collect();
-    let store = connect(&RedisOptions::sentinel(sentinels, SentinelTrio::PRIMARY), eager()).await;
-    let limit = store.limit("watched", endless_bucket(BURST), options(OnFailure::Closed)).unwrap();
+    let store = connect(&RedisOptions::sentinel(sentinels, SentinelTrio::PRIMARY), default_settings()).await;
+    let limit = store.limit("watched", bucket_without_refill(BURST), options(OnFailure::Closed)).unwrap();
     let load = Load::start(&store, &limit, &["alice"], 8);
     load.until_admitted(500).await;
     let killed_at = Instant::now();
@@ -25,7 +25,7 @@ async fn the_next_primary_is_found() {
     let back = killed_at.elapsed();
     load.until_admitted(200).await;
     let tally = load.end().await;
-    tally.report("sentinels choose another primary");
+    tally.report("failover by sentinels");
     tally.assert_closed();
     let used = used(&store, &limit, "alice").await;
     let lost = tally.admitted().saturating_sub(used);

@@ -9,14 +9,14 @@ use tollgate_store::Limit;
 use tollgate_store::Source;
 
 use super::check::{Checked, check};
-use super::patience::until;
 use super::tally::Tally;
+use super::wait::until;
 
 const PAUSE: Duration = Duration::from_millis(1);
-/// A test that forgets to end it is not kept up for ever.
-const AT_MOST: Duration = Duration::from_secs(60);
+/// The maximum duration of the load, for a test that does not end it.
+const MAX_DURATION: Duration = Duration::from_secs(60);
 
-/// Tasks that check all the time, each after a short pause.
+/// Tasks that check continuously, with a short pause after each check.
 pub(crate) struct Load {
     tasks: JoinSet<Vec<Checked>>,
     shared: Arc<Shared>,
@@ -24,13 +24,13 @@ pub(crate) struct Load {
 
 #[derive(Default)]
 struct Shared {
-    is_over: AtomicBool,
+    is_stopped: AtomicBool,
     exactly_admitted: AtomicU64,
     fallen_back: AtomicU64,
 }
 
 impl Load {
-    /// Each task checks the keys in turn.
+    /// Starts the tasks. Each checks the keys in turn.
     pub(crate) fn start(store: &Arc<RedisStore>, limit: &Limit, keys: &[&str], tasks: usize) -> Load {
         let shared = Arc::new(Shared::default());
         let keys: Arc<[String]> = keys.iter().map(|&key| key.to_owned()).collect();
@@ -42,7 +42,7 @@ impl Load {
                 let begun = Instant::now();
                 let mut checks = Vec::new();
                 for key in keys.iter().cycle().skip(first % keys.len()) {
-                    if shared.is_over.load(Ordering::Relaxed) || begun.elapsed() > AT_MOST {
+                    if shared.is_stopped.load(Ordering::Relaxed) || begun.elapsed() > MAX_DURATION {
                         break;
                     }
                     let checked = check(&store, &limit, key).await;
@@ -56,23 +56,23 @@ impl Load {
         Load { tasks: running, shared }
     }
 
-    /// Waits until so many more were admitted by the counters themselves.
+    /// Waits until `more` checks were admitted by the shared counters.
     pub(crate) async fn until_admitted(&self, more: u64) -> Duration {
         let read = || self.shared.exactly_admitted.load(Ordering::Relaxed);
         let enough = read() + more;
         until("checks are admitted", || read() >= enough).await
     }
 
-    /// Waits until so many more were not answered by the counters.
+    /// Waits until `more` checks were decided by the fallback.
     pub(crate) async fn until_fallen_back(&self, more: u64) -> Duration {
         let read = || self.shared.fallen_back.load(Ordering::Relaxed);
         let enough = read() + more;
         until("checks fall back", || read() >= enough).await
     }
 
-    /// Ends it, and says what became of all checks.
+    /// Ends the load, and returns the outcomes of all checks.
     pub(crate) async fn end(self) -> Tally {
-        self.shared.is_over.store(true, Ordering::Relaxed);
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
         Tally(self.tasks.join_all().await.into_iter().flatten().collect())
     }
 }

@@ -1,23 +1,23 @@
-//! What the tests on real servers share.
+//! Helpers for the tests on real servers.
 
-// Each test program uses a part of it.
+// Each test program uses a part of them.
 #![allow(dead_code, unused_imports)]
 
 mod check;
 mod child;
 mod load;
 mod panics;
-mod patience;
 mod quotas;
 mod servers;
 mod tally;
+mod wait;
 
-pub(crate) use check::{Checked, PROMPTLY, check, look, used};
+pub(crate) use check::{Checked, MAX_LATENCY, check, peek, used};
 pub(crate) use child::ChildProcess;
 pub(crate) use load::Load;
-pub(crate) use patience::{until, until_exact};
-pub(crate) use quotas::{endless_bucket, endless_log, options};
+pub(crate) use quotas::{bucket_without_refill, log_without_expiry, options};
 pub(crate) use servers::{
-    begin_to_connect, cluster_options, connect, eager, patient, slot_of, standalone_options, troubles,
+    cluster_options, connect, default_settings, failures, long_deadline, slot_of, standalone_options, start_connecting,
 };
 pub(crate) use tally::Tally;
+pub(crate) use wait::{until, until_exact};

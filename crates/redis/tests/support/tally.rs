@@ -3,10 +3,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_store::Source;
 
-use super::check::{Checked, PROMPTLY};
+use super::check::{Checked, MAX_LATENCY};
 use super::panics::assert_no_panics;
 
-/// What many checks said.
+/// The outcomes of many checks.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(pub(crate) Vec<Checked>);
 
@@ -19,24 +19,24 @@ impl Tally {
         self.count(|checked| checked.passed)
     }
 
-    /// Admitted by the counters themselves.
+    /// Returns the number of checks admitted by the shared counters.
     pub(crate) fn exactly_admitted(&self) -> u64 {
         self.count(|checked| checked.passed && checked.source == Source::Exact)
     }
 
-    /// Admitted by the counters themselves, to who asked within a span.
+    /// Returns the number of checks that began within a span and were admitted by the shared counters.
     pub(crate) fn exactly_admitted_between(&self, from: Instant, to: Instant) -> u64 {
         self.count(|checked| {
-            checked.passed && checked.source == Source::Exact && (from..to).contains(&checked.asked_at)
+            checked.passed && checked.source == Source::Exact && (from..to).contains(&checked.started_at)
         })
     }
 
-    /// Checks that the counters did not answer.
+    /// Returns the number of checks decided by the fallback.
     pub(crate) fn fallen_back(&self) -> u64 {
         self.count(|checked| checked.source == Source::Fallback)
     }
 
-    /// Those of them that passed.
+    /// Returns the number of checks admitted by the fallback.
     pub(crate) fn admitted_in_fallback(&self) -> u64 {
         self.count(|checked| checked.source == Source::Fallback && checked.passed)
     }
@@ -45,7 +45,7 @@ impl Tally {
         self.0.iter().map(|checked| checked.took).max().unwrap_or_default()
     }
 
-    /// Every answer came promptly, and nothing panicked. What it came to is printed.
+    /// Prints the figures. Asserts that every check was fast and no task panicked.
     pub(crate) fn report(&self, what: &str) {
         println!(
             "{what}: {} checks, {} admitted exactly, {} fell back of which {} passed, longest {:?}",
@@ -56,16 +56,16 @@ impl Tally {
             self.longest(),
         );
         assert_no_panics();
-        assert!(self.longest() < PROMPTLY, "{what}: an answer after {:?}", self.longest());
+        assert!(self.longest() < MAX_LATENCY, "{what}: a check took {:?}", self.longest());
     }
 
-    /// While the store failed, everything was refused, as the store's trouble.
+    /// Asserts that the fallback refused every check as unavailable.
     pub(crate) fn assert_closed(&self) {
         let wrong = self.0.iter().find(|checked| checked.source == Source::Fallback && !checked.is_closed());
         assert!(wrong.is_none(), "{wrong:?}");
     }
 
-    /// While the store failed, everything passed.
+    /// Asserts that the fallback admitted every check.
     pub(crate) fn assert_open(&self) {
         let wrong = self.0.iter().find(|checked| checked.source == Source::Fallback && !checked.passed);
         assert!(wrong.is_none(), "{wrong:?}");

@@ -1,4 +1,4 @@
-//! Who may ask, on every listener.
+//! Authentication of callers, for every listener.
 
 mod token;
 
@@ -8,15 +8,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 pub use token::{AccessToken, TokenError};
 
-/// What a browser says about the page that makes it send a request.
+/// The header by which browsers describe the origin of a request.
 pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Who may ask for decisions, and what the public HTTP listener shows.
+/// Access to decisions, and to metrics on the public HTTP listener.
 #[derive(Clone, Debug)]
 pub struct CallerAccess {
-    /// The token that callers must send. Without one, every program that reaches a listener may ask.
+    /// The token that callers must send. Without one, every program that reaches a listener has access.
     pub token: Option<AccessToken>,
-    /// Whether the HTTP listener answers `GET /metrics`.
+    /// Whether the HTTP listener serves `GET /metrics`.
     pub has_metrics: bool,
 }
 
@@ -26,7 +26,7 @@ impl Default for CallerAccess {
     }
 }
 
-/// The token of `Authorization: Bearer TOKEN`.
+/// Returns the token of `Authorization: Bearer TOKEN`.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     const SCHEME: &[u8] = b"bearer ";
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
@@ -34,7 +34,7 @@ pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim_ascii())
 }
 
-/// Whether a browser says that a page of another origin asks.
+/// Returns whether the request comes from a web page of another origin.
 pub(crate) fn is_from_another_site(headers: &HeaderMap) -> bool {
     let is_own = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
     if headers.get_all(FETCH_SITE).iter().any(|site| !is_own(site)) {
@@ -46,13 +46,13 @@ pub(crate) fn is_from_another_site(headers: &HeaderMap) -> bool {
     authority.is_none() || authority != host
 }
 
-/// Whether the request names this machine by an address or as localhost. Any other name can be
-/// made to point here by its owner, and a page under that name then counts as one of this site.
+/// Returns whether the host is an IP address or localhost. The owner of any other name can point it at this machine,
+/// and a page under that name then has the same origin.
 pub(crate) fn is_called_by_address(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else { return false };
     let name = match host.rsplit_once(':') {
-        // The colons of a bare IPv6 address are none before a port.
+        // A colon in a bare IPv6 address does not begin a port.
         Some((name, port)) if !name.ends_with(':') && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };

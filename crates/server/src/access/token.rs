@@ -3,48 +3,47 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use subtle::{Choice, ConstantTimeEq};
 
-/// What a caller or an operator must send to be admitted. Clones are the same token: who
-/// [replaces](AccessToken::replace) one of them has replaced all.
+/// A secret that a caller must send. Clones share the token: [replacing](AccessToken::replace) one replaces all.
 ///
-/// There may be several that are as good, one on each line: the old and the new one, while callers change theirs.
+/// It may have several valid values, one on each line: the old and the new one, while callers rotate.
 #[derive(Clone)]
 pub struct AccessToken(Arc<RwLock<Tokens>>);
 
 type Tokens = Vec<Box<[u8]>>;
 
-/// Why something cannot be a token.
+/// Why a text is not a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// It can be guessed.
-    #[error("a token must have at least {} characters", AccessToken::SHORTEST)]
+    /// It is short enough to be guessed.
+    #[error("a token must have at least {} characters", AccessToken::MIN_LENGTH)]
     TooShort,
-    /// It has something in it that an `Authorization` field cannot carry.
-    #[error("a token must be one line of letters, digits and signs, without spaces")]
+    /// It has characters that an `Authorization` field cannot carry.
+    #[error("a token must be one line of printable ASCII without spaces")]
     NotPrintable,
-    /// There are more than [`AccessToken::MOST`].
-    #[error("there are more than {} tokens", AccessToken::MOST)]
+    /// There are more than [`AccessToken::MAX_TOKENS`].
+    #[error("there are more than {} tokens", AccessToken::MAX_TOKENS)]
     TooMany,
 }
 
 impl AccessToken {
-    /// Fewer bytes can be tried out.
-    pub const SHORTEST: usize = 16;
+    /// Shorter tokens can be guessed.
+    pub const MIN_LENGTH: usize = 16;
 
-    /// More at once are no rotation. All of them are compared with whatever is sent.
-    pub const MOST: usize = 8;
+    /// A rotation needs no more. All of them are compared with every token that is sent.
+    pub const MAX_TOKENS: usize = 8;
 
-    /// Takes tokens as they stand in a file or a variable, one on each line. Empty lines count for nothing.
+    /// Parses tokens from a file or variable, one on each line. Empty lines are ignored.
     pub fn new(text: &str) -> Result<AccessToken, TokenError> {
-        let tokens: Tokens = text.lines().filter(|line| !line.is_empty()).map(one).collect::<Result<_, _>>()?;
+        let tokens: Tokens = text.lines().filter(|line| !line.is_empty()).map(parse_line).collect::<Result<_, _>>()?;
         match tokens.len() {
             0 => Err(TokenError::TooShort),
-            1..=AccessToken::MOST => Ok(AccessToken(Arc::new(RwLock::new(tokens)))),
+            1..=AccessToken::MAX_TOKENS => Ok(AccessToken(Arc::new(RwLock::new(tokens)))),
             _ => Err(TokenError::TooMany),
         }
     }
 
-    /// Lets in only who brings `other` from now on, and says whether that is another token than before.
+    /// Replaces the tokens, and returns whether they changed.
     #[must_use]
     pub fn replace(&self, other: &AccessToken) -> bool {
         let new = other.0.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -54,31 +53,31 @@ impl AccessToken {
         is_another
     }
 
-    /// Whether a caller brought one of the tokens. The time depends on what was brought, and on nothing of the tokens.
-    pub(crate) fn is(&self, brought: &[u8]) -> bool {
+    /// Returns whether `sent` is one of the tokens. The time depends only on what was sent, not on the tokens.
+    pub(crate) fn matches(&self, sent: &[u8]) -> bool {
         let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        // All of them are compared, also after a match.
-        tokens.iter().fold(Choice::from(0), |is_one, token| is_one | is_equal(token, brought)).into()
+        // All tokens are compared, even after a match.
+        tokens.iter().fold(Choice::from(0), |is_one, token| is_one | is_equal(token, sent)).into()
     }
 }
 
-fn one(line: &str) -> Result<Box<[u8]>, TokenError> {
+fn parse_line(line: &str) -> Result<Box<[u8]>, TokenError> {
     if !line.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(TokenError::NotPrintable);
     }
-    if line.len() < AccessToken::SHORTEST {
+    if line.len() < AccessToken::MIN_LENGTH {
         return Err(TokenError::TooShort);
     }
     Ok(line.as_bytes().into())
 }
 
-/// Comparing the slices as a whole would return at once where the lengths differ, and so tell the token's length.
-fn is_equal(token: &[u8], brought: &[u8]) -> Choice {
-    let has_its_length = brought.len().ct_eq(&token.len());
-    brought.iter().zip(token.iter().cycle()).fold(has_its_length, |equal, (one, other)| equal & one.ct_eq(other))
+/// Comparing whole slices would return early if the lengths differ, and so reveal the token's length.
+fn is_equal(token: &[u8], sent: &[u8]) -> Choice {
+    let equal_length = sent.len().ct_eq(&token.len());
+    sent.iter().zip(token.iter().cycle()).fold(equal_length, |equal, (one, other)| equal & one.ct_eq(other))
 }
 
-/// Never the token.
+/// Omits the token.
 impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AccessToken")
@@ -92,37 +91,37 @@ mod tests {
     const TEXT: &str = "0123456789abcdef";
 
     #[test]
-    fn only_the_whole_token_is_it() {
+    fn only_the_complete_token_matches() {
         let token = AccessToken::new(TEXT).unwrap();
-        assert!(token.is(TEXT.as_bytes()));
+        assert!(token.matches(TEXT.as_bytes()));
         for wrong in ["", "0", "0123456789abcde", "0123456789abcdeF", "0123456789abcdef0", &TEXT.repeat(2)] {
-            assert!(!token.is(wrong.as_bytes()), "{wrong}");
+            assert!(!token.matches(wrong.as_bytes()), "{wrong}");
         }
-        assert!(AccessToken::new(&format!("{TEXT}\r\n")).unwrap().is(TEXT.as_bytes()));
+        assert!(AccessToken::new(&format!("{TEXT}\r\n")).unwrap().matches(TEXT.as_bytes()));
         assert_eq!(format!("{token:?}"), "AccessToken");
     }
 
     #[test]
-    fn a_token_is_replaced_in_all_its_clones() {
+    fn replacing_a_token_replaces_it_in_all_clones() {
         let token = AccessToken::new(TEXT).unwrap();
         let clone = token.clone();
         assert!(!clone.replace(&AccessToken::new(TEXT).unwrap()));
         assert!(clone.replace(&AccessToken::new("another-0123456789").unwrap()));
-        assert!(token.is(b"another-0123456789") && !token.is(TEXT.as_bytes()));
+        assert!(token.matches(b"another-0123456789") && !token.matches(TEXT.as_bytes()));
     }
 
     #[test]
-    fn the_old_and_the_new_token_are_taken_while_both_stand_there() {
+    fn old_and_new_tokens_match_during_rotation() {
         let token = AccessToken::new(TEXT).unwrap();
         assert!(token.replace(&AccessToken::new(&format!("{TEXT}\r\nanother-0123456789\n")).unwrap()));
-        assert!(token.is(TEXT.as_bytes()) && token.is(b"another-0123456789"));
-        assert!(!token.is(b"0123456789abcdef\nanother-0123456789") && !token.is(b""));
+        assert!(token.matches(TEXT.as_bytes()) && token.matches(b"another-0123456789"));
+        assert!(!token.matches(b"0123456789abcdef\nanother-0123456789") && !token.matches(b""));
         assert!(token.replace(&AccessToken::new("another-0123456789").unwrap()));
-        assert!(!token.is(TEXT.as_bytes()) && token.is(b"another-0123456789"));
+        assert!(!token.matches(TEXT.as_bytes()) && token.matches(b"another-0123456789"));
     }
 
     #[test]
-    fn what_can_be_guessed_or_not_be_sent_is_none() {
+    fn short_or_unprintable_tokens_are_rejected() {
         assert_eq!(AccessToken::new("").err(), Some(TokenError::TooShort));
         assert_eq!(AccessToken::new("0123456789abcde").err(), Some(TokenError::TooShort));
         assert_eq!(AccessToken::new("0123456789 abcdef").err(), Some(TokenError::NotPrintable));

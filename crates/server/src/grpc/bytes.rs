@@ -1,4 +1,4 @@
-//! A call without a connection, for the fuzz targets.
+//! RLS calls without a connection, for the fuzz targets.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use crate::engine::Engine;
 use crate::grpc::rate_limit::messages::{RateLimitRequest, RateLimitResponse};
 use crate::grpc::rate_limit::override_limits::OverrideLimits;
 
-/// What an answer says.
+/// A summary of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answered {
-    /// How many descriptors were asked about.
+pub struct RlsOutcome {
+    /// The number of descriptors in the call.
     pub descriptors: usize,
-    /// How many are answered.
+    /// The number of statuses in the response.
     pub statuses: usize,
-    /// 1 to go on, 2 over the limit.
+    /// 1 is OK, 2 is OVER_LIMIT.
     pub overall_code: i32,
 }
 
-/// Reads a message, decides it, and reads what would be sent.
-pub(crate) async fn answer_bytes(engine: &Arc<Engine>, message: &[u8]) -> Option<Answered> {
+/// Decodes a message, decides it, and decodes the response.
+pub(crate) async fn rls_outcome(engine: &Arc<Engine>, message: &[u8]) -> Option<RlsOutcome> {
     let request = RateLimitRequest::decode(message).ok()?;
     let mut sent = Vec::new();
-    rate_limit::answer(engine, &OverrideLimits::default(), &request, &mut sent).await.ok()?;
+    rate_limit::should_rate_limit(engine, &OverrideLimits::default(), &request, &mut sent).await.ok()?;
     let response = RateLimitResponse::decode(sent.as_slice()).ok()?;
-    Some(Answered {
+    Some(RlsOutcome {
         descriptors: request.descriptors.len(),
         statuses: response.statuses.len(),
         overall_code: response.overall_code,

@@ -1,4 +1,4 @@
-//! The calls of one connection: how many there are, and how long they take.
+//! The calls of one connection: their number and duration.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,67 +8,67 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::limits::{
-    CALLS_OF_EACH_CONNECTION, MAX_HEADER_FIELDS, MAX_REFUSED_HEADS, ROOM_WITHIN, WAITING_BESIDE_ARRIVING,
+    FREE_CALLS_PER_CONNECTION, MAX_HEADER_FIELDS, MAX_REFUSED_CALLS, MAX_WAITING_WHILE_ARRIVING, RESERVE_TIMEOUT,
     WATCHES_PER_CONNECTION,
 };
-use crate::listen::{Activity, Reservation, Resource, Room, Share, Turn};
-use crate::within::within;
+use crate::listen::{Activity, AddressShare, CallCapacity, Reservation, Resource, WorkTurn};
+use crate::timeout_unless_ready::timeout_unless_ready;
 
-/// Into how many periods calls are sorted by when they began.
+/// The number of periods by which calls are grouped by start time.
 const PERIODS: usize = 4;
 
-/// What one connection has under way.
+/// The calls in flight on one connection.
 #[derive(Debug)]
 pub(super) struct Calls {
-    share: Arc<Share>,
+    share: Arc<AddressShare>,
     in_flight: AtomicUsize,
     watches: AtomicUsize,
-    /// How many fields all calls had.
+    /// The header fields of all calls.
     fields: AtomicUsize,
-    /// How many calls had too many fields.
-    refused_heads: AtomicUsize,
-    /// The period in which calls begin now.
+    /// The calls with too many fields.
+    refused_calls: AtomicUsize,
+    /// The current period.
     period: AtomicUsize,
     by_period: [AtomicUsize; PERIODS],
-    /// A place that was waited for, for the next call.
+    /// A slot reserved for the next call.
     spare: Mutex<Option<Reservation>>,
-    /// How many messages of this connection wait for room.
+    /// The messages that wait for memory.
     waiting: AtomicUsize,
-    /// How many have room, and have not arrived whole.
+    /// The messages with memory that have not fully arrived.
     arriving: AtomicUsize,
     reader: Mutex<Option<Waker>>,
 }
 
-/// A call, from its fields to the end of its answer.
+/// A call in flight, from its headers to the end of its response.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct CallInFlight {
     calls: Arc<Calls>,
     period: usize,
-    _place: Reservation,
+    _slot: Reservation,
 }
 
-/// A call that stays open for as long as the client wishes.
+/// A long-lived call.
 #[derive(Debug)]
 pub(super) struct OpenCall {
     calls: Arc<Calls>,
-    _place: Reservation,
+    _slot: Reservation,
 }
 
-/// A message that waits for room.
-struct Waiting<'a>(&'a Calls);
+/// A message that waits for memory.
+struct WaitingMessage<'a>(&'a Calls);
 
-/// A message that has room, until all of it is here.
+/// A message with memory, until it has fully arrived.
 #[derive(Debug)]
-pub(super) struct Arriving<'a>(&'a Calls);
+pub(super) struct ArrivingMessage<'a>(&'a Calls);
 
 impl Calls {
-    pub(super) fn new(share: Arc<Share>) -> Arc<Calls> {
+    pub(super) fn new(share: Arc<AddressShare>) -> Arc<Calls> {
         Arc::new(Calls {
             share,
             in_flight: AtomicUsize::new(0),
             watches: AtomicUsize::new(0),
             fields: AtomicUsize::new(0),
-            refused_heads: AtomicUsize::new(0),
+            refused_calls: AtomicUsize::new(0),
             period: AtomicUsize::new(0),
             by_period: Default::default(),
             spare: Mutex::default(),
@@ -78,114 +78,113 @@ impl Calls {
         })
     }
 
-    pub(super) fn begin(self: &Arc<Calls>) -> Call {
+    pub(super) fn begin(self: &Arc<Calls>) -> CallInFlight {
         let before = self.in_flight.fetch_add(1, Relaxed);
-        // The first few need no place, so that an address which has taken all leaves something to each connection.
-        let place = if before < CALLS_OF_EACH_CONNECTION { Reservation::default() } else { self.take_place() };
+        // The first few need no slot, so that an address at its limit leaves some to each connection.
+        let slot = if before < FREE_CALLS_PER_CONNECTION { Reservation::default() } else { self.take_slot() };
         let period = self.period.load(Relaxed);
         self.by_period[period % PERIODS].fetch_add(1, Relaxed);
-        Call { calls: Arc::clone(self), period, _place: place }
+        CallInFlight { calls: Arc::clone(self), period, _slot: slot }
     }
 
-    /// There may be no place: then the call has been read already, and is answered all the same.
-    fn take_place(&self) -> Reservation {
+    /// Takes a slot for a call. Without a free slot, the call is served anyway, because it was already read.
+    fn take_slot(&self) -> Reservation {
         self.share.take(Resource::Calls).or_else(|| lock(&self.spare).take()).unwrap_or_default()
     }
 
-    /// Notes the fields of a call, and returns whether these are too many.
+    /// Counts the fields of a call, and returns whether there are too many.
     pub(super) fn has_too_many_fields(&self, fields: usize) -> bool {
         self.fields.fetch_add(fields, Relaxed);
         let too_many = fields > MAX_HEADER_FIELDS;
         if too_many {
-            self.refused_heads.fetch_add(1, Relaxed);
+            self.refused_calls.fetch_add(1, Relaxed);
         }
         too_many
     }
 
-    /// The fields of all calls so far.
+    /// Returns the header fields of all calls so far.
     pub(super) fn fields(&self) -> usize {
         self.fields.load(Relaxed)
     }
 
-    /// Whether nothing more should be read.
+    /// Returns whether the connection must not be read any further.
     pub(super) fn is_abused(&self) -> bool {
-        self.refused_heads.load(Relaxed) >= MAX_REFUSED_HEADS
+        self.refused_calls.load(Relaxed) >= MAX_REFUSED_CALLS
     }
 
-    /// A call that stays open, if this connection and its address may have another of its kind.
+    /// Opens a long-lived call, if the connection and its address may have another.
     pub(super) fn open(self: &Arc<Calls>, kind: Resource) -> Option<OpenCall> {
-        let open = OpenCall { _place: self.share.take(kind)?, calls: Arc::clone(self) };
+        let open = OpenCall { _slot: self.share.take(kind)?, calls: Arc::clone(self) };
         (self.watches.fetch_add(1, Relaxed) < WATCHES_PER_CONNECTION).then_some(open)
     }
 
-    /// Waits for room for a message. Meanwhile nothing is read from the connection, unless for messages that have it.
-    /// It waits only briefly: the wait is ours, and must not make a call of its client overdue.
-    pub(super) async fn reserve(&self, bytes: usize) -> Option<(Reservation, Arriving<'_>)> {
+    /// Waits for memory for a message. Meanwhile nothing is read from the connection, except for messages that have
+    /// memory. The wait is short: it must not make the client's call time out.
+    pub(super) async fn reserve(&self, bytes: usize) -> Option<(Reservation, ArrivingMessage<'_>)> {
         self.waiting.fetch_add(1, Relaxed);
-        // Dropped last: who is woken then must see that this one arrives.
-        let _waiting = Waiting(self);
-        let reserved = within(ROOM_WITHIN, pin!(self.share.reserve(Resource::RequestBytes, bytes))).await?;
+        // Dropped last: the woken reader must see that this message arrives.
+        let _waiting = WaitingMessage(self);
+        let reserved =
+            timeout_unless_ready(RESERVE_TIMEOUT, pin!(self.share.reserve(Resource::RequestBytes, bytes))).await?;
         self.arriving.fetch_add(1, Relaxed);
-        Some((reserved, Arriving(self)))
+        Some((reserved, ArrivingMessage(self)))
     }
 
-    /// How much may be read now. `Pending` while messages wait that nothing more may be read beside.
-    pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<Room> {
-        if self.is_held_up() {
+    /// Returns how much may be read. `Pending` while reading must wait for messages.
+    pub(super) fn poll_capacity(&self, context: &mut Context<'_>) -> Poll<CallCapacity> {
+        if self.is_read_blocked() {
             *lock(&self.reader) = Some(context.waker().clone());
-            // It may have had its room before the waker was there to be woken.
-            if self.is_held_up() {
+            // The memory may have been granted before the waker was stored.
+            if self.is_read_blocked() {
                 return Poll::Pending;
             }
         }
-        Poll::Ready(match self.share.room_for_calls() {
-            Room::None if self.in_flight.load(Relaxed) < CALLS_OF_EACH_CONNECTION => Room::Scarce,
-            room => room,
+        Poll::Ready(match self.share.call_capacity() {
+            CallCapacity::None if self.in_flight.load(Relaxed) < FREE_CALLS_PER_CONNECTION => CallCapacity::Scarce,
+            capacity => capacity,
         })
     }
 
-    /// Whether nothing may be read until a message that waits has its room.
+    /// Returns whether nothing may be read until a waiting message gets memory.
     ///
-    /// Those that have room must get the rest of their bytes, or they would keep it from those that wait. But what
-    /// is read for them may be the beginnings of others, which then wait as well and are not counted: so there
-    /// may be only a few of these.
-    fn is_held_up(&self) -> bool {
+    /// Messages with memory must receive their remaining bytes, or they would keep it from those that wait. But
+    /// reading for them may read the beginnings of others, which then wait too and are not counted: so only a few may.
+    fn is_read_blocked(&self) -> bool {
         match self.waiting.load(Relaxed) {
             0 => false,
-            waiting => self.arriving.load(Relaxed) == 0 || waiting > WAITING_BESIDE_ARRIVING,
+            waiting => self.arriving.load(Relaxed) == 0 || waiting > MAX_WAITING_WHILE_ARRIVING,
         }
     }
 
-    /// The address's turn to have more read and understood, where it need not be waited for.
-    pub(super) fn try_turn(&self) -> Option<Turn> {
+    /// Takes a turn to read and parse without waiting.
+    pub(super) fn try_turn(&self) -> Option<WorkTurn> {
         self.share.try_turn()
     }
 
-    /// Waits for the address's turn to have more read and understood.
-    pub(super) fn turn(&self) -> impl Future<Output = Turn> + Send + 'static {
+    /// Waits for a turn to read and parse.
+    pub(super) fn turn(&self) -> impl Future<Output = WorkTurn> + Send + 'static {
         let share = Arc::clone(&self.share);
         async move { share.turn().await }
     }
 
-    /// Waits until the address may have another call, and keeps the place for it.
-    pub(super) fn place(self: &Arc<Calls>) -> impl Future<Output = ()> + Send + 'static {
+    /// Waits until the address may have another call, and reserves its slot.
+    pub(super) fn reserve_slot(self: &Arc<Calls>) -> impl Future<Output = ()> + Send + 'static {
         let calls = Arc::clone(self);
         async move {
             if lock(&calls.spare).is_none() {
-                let place = Arc::clone(&calls.share).wait_for_call().await;
-                *lock(&calls.spare) = Some(place);
+                let slot = Arc::clone(&calls.share).wait_for_call().await;
+                *lock(&calls.spare) = Some(slot);
             }
         }
     }
 
-    /// Waits until a call has taken longer than two periods, or the other end has not taken for a period what was
-    /// written to it.
+    /// Waits until a call has taken longer than two periods, or a write has made no progress for a period.
     pub(super) async fn overdue(&self, period: Duration, activity: &Activity) {
         loop {
             tokio::time::sleep(period).await;
             let next = self.period.load(Relaxed).wrapping_add(1);
             let oldest = &self.by_period[next.wrapping_add(1) % PERIODS];
-            if oldest.load(Relaxed) > 0 || activity.is_stuck_for(period) {
+            if oldest.load(Relaxed) > 0 || activity.is_write_blocked_for(period) {
                 return;
             }
             self.period.store(next, Relaxed);
@@ -193,13 +192,13 @@ impl Calls {
     }
 }
 
-impl Call {
-    pub(super) async fn reserve(&self, bytes: usize) -> Option<(Reservation, Arriving<'_>)> {
+impl CallInFlight {
+    pub(super) async fn reserve(&self, bytes: usize) -> Option<(Reservation, ArrivingMessage<'_>)> {
         self.calls.reserve(bytes).await
     }
 }
 
-impl Drop for Call {
+impl Drop for CallInFlight {
     fn drop(&mut self) {
         self.calls.in_flight.fetch_sub(1, Relaxed);
         self.calls.by_period[self.period % PERIODS].fetch_sub(1, Relaxed);
@@ -212,7 +211,7 @@ impl Drop for OpenCall {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingMessage<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Relaxed);
         if let Some(reader) = lock(&self.0.reader).take() {
@@ -221,7 +220,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Drop for Arriving<'_> {
+impl Drop for ArrivingMessage<'_> {
     fn drop(&mut self) {
         self.0.arriving.fetch_sub(1, Relaxed);
     }
@@ -241,11 +240,11 @@ mod tests {
     const PERIOD: Duration = Duration::from_secs(10);
 
     fn calls() -> Arc<Calls> {
-        Calls::new(Share::alone())
+        Calls::new(AddressShare::alone())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_never_ends_ends_its_connection() {
+    async fn call_that_never_ends_closes_its_connection() {
         let (calls, begun) = (calls(), Instant::now());
         let _call = calls.begin();
         calls.overdue(PERIOD, &Activity::new()).await;
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn calls_that_end_in_time_do_not_however_many_there_are() {
+    async fn calls_that_end_in_time_keep_the_connection_open() {
         let calls = calls();
         let busy = async {
             loop {
@@ -272,58 +271,58 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_has_some_calls_though_its_address_has_taken_all() {
-        let share = Share::alone();
+    fn connection_has_free_calls_when_its_address_has_none() {
+        let share = AddressShare::alone();
         let held: Vec<Reservation> = std::iter::from_fn(|| share.take(Resource::Calls)).collect();
         let calls = Calls::new(share);
-        let room = || calls.poll_room(&mut Context::from_waker(Waker::noop()));
-        let few: Vec<Call> = (0..CALLS_OF_EACH_CONNECTION).map(|_| calls.begin()).collect();
-        assert_eq!(room(), Poll::Ready(Room::None));
+        let capacity = || calls.poll_capacity(&mut Context::from_waker(Waker::noop()));
+        let few: Vec<CallInFlight> = (0..FREE_CALLS_PER_CONNECTION).map(|_| calls.begin()).collect();
+        assert_eq!(capacity(), Poll::Ready(CallCapacity::None));
         drop(few);
-        assert_eq!(room(), Poll::Ready(Room::Scarce));
+        assert_eq!(capacity(), Poll::Ready(CallCapacity::Scarce));
         drop(held);
-        assert_eq!(room(), Poll::Ready(Room::Plenty));
+        assert_eq!(capacity(), Poll::Ready(CallCapacity::Plenty));
     }
 
     #[tokio::test]
-    async fn messages_that_have_room_arrive_while_a_few_others_wait() {
-        let share = Share::alone();
+    async fn messages_with_reservations_arrive_while_a_few_others_wait() {
+        let share = AddressShare::alone();
         let calls = Calls::new(Arc::clone(&share));
         let mut context = Context::from_waker(Waker::noop());
-        let room = || calls.poll_room(&mut Context::from_waker(Waker::noop()));
+        let capacity = || calls.poll_capacity(&mut Context::from_waker(Waker::noop()));
         let (first, arriving) = calls.reserve(1 << 20).await.unwrap();
         let others = share.reserve(Resource::RequestBytes, 47 << 20).await;
-        let mut waiting: Vec<_> = (0..=WAITING_BESIDE_ARRIVING).map(|_| Box::pin(calls.reserve(1 << 20))).collect();
+        let mut waiting: Vec<_> = (0..=MAX_WAITING_WHILE_ARRIVING).map(|_| Box::pin(calls.reserve(1 << 20))).collect();
         for message in &mut waiting {
-            assert_eq!(room(), Poll::Ready(Room::Plenty));
+            assert_eq!(capacity(), Poll::Ready(CallCapacity::Plenty));
             assert!(message.as_mut().poll(&mut context).is_pending());
         }
-        assert_eq!(room(), Poll::Pending);
+        assert_eq!(capacity(), Poll::Pending);
         waiting.pop();
-        assert_eq!(room(), Poll::Ready(Room::Plenty));
-        // Once it is here, there is nothing left to read but what would have to wait.
+        assert_eq!(capacity(), Poll::Ready(CallCapacity::Plenty));
+        // Once it has arrived, everything left to read would have to wait.
         drop(arriving);
-        assert_eq!(room(), Poll::Pending);
+        assert_eq!(capacity(), Poll::Pending);
         drop(first);
         assert!(waiting[0].as_mut().poll(&mut context).is_ready());
         drop((waiting, others));
-        assert_eq!(room(), Poll::Ready(Room::Plenty));
+        assert_eq!(capacity(), Poll::Ready(CallCapacity::Plenty));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_message_does_not_wait_for_room_until_its_call_is_overdue() {
-        let share = Share::alone();
+    async fn messages_wait_for_capacity_no_longer_than_their_call() {
+        let share = AddressShare::alone();
         let _all = share.reserve(Resource::RequestBytes, usize::MAX).await;
         let calls = Calls::new(share);
         let begun = Instant::now();
         assert!(calls.reserve(1).await.is_none());
         assert!(begun.elapsed() < PERIOD, "{:?}", begun.elapsed());
-        let room = calls.poll_room(&mut Context::from_waker(Waker::noop()));
-        assert_eq!(room, Poll::Ready(Room::Plenty));
+        let capacity = calls.poll_capacity(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(capacity, Poll::Ready(CallCapacity::Plenty));
     }
 
     #[test]
-    fn watches_of_a_connection_are_bounded() {
+    fn watches_per_connection_are_limited() {
         let calls = calls();
         let held: Vec<OpenCall> = std::iter::from_fn(|| calls.open(Resource::Watches)).collect();
         assert_eq!(held.len(), WATCHES_PER_CONNECTION);

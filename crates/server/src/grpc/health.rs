@@ -14,29 +14,29 @@ use super::service::SERVICES;
 
 /// `grpc.health.v1.Health/Watch`
 #[derive(Clone, Debug)]
-pub(super) struct Watch(pub(super) watch::Receiver<bool>);
+pub(super) struct HealthWatch(pub(super) watch::Receiver<bool>);
 
 /// `grpc.health.v1.Health/Check`
 pub(super) fn check(stopped: bool, request: &HealthCheckRequest) -> Result<HealthCheckResponse, Status> {
-    match is_ours(&request.service) {
+    match is_known(&request.service) {
         true => Ok(health(stopped)),
-        false => Err(Status::not_found("there is no such service")),
+        false => Err(Status::not_found("unknown service")),
     }
 }
 
-impl ServerStreamingService<HealthCheckRequest> for Watch {
+impl ServerStreamingService<HealthCheckRequest> for HealthWatch {
     type Response = HealthCheckResponse;
     type ResponseStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
     type Future = Ready<Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, request: Request<HealthCheckRequest>) -> Self::Future {
-        let is_ours = is_ours(&request.get_ref().service);
-        let status = move |stopped| match is_ours {
+        let is_known = is_known(&request.get_ref().service);
+        let status = move |stopped| match is_known {
             true => health(stopped),
-            // As the protocol has it: such a service may come to be.
+            // Required by the protocol: such a service may be added later.
             false => HealthCheckResponse { status: ServingStatus::ServiceUnknown.into() },
         };
-        // It ends with the service, or nobody could ever stop it.
+        // It ends with the service, or shutdown would wait for it.
         let begun = *self.0.borrow();
         let end = WatchStream::new(self.0.clone()).filter(|stopped| *stopped).take(usize::from(!begun));
         let statuses = tokio_stream::once(begun).chain(end).map(move |stopped| Ok(status(stopped)));
@@ -44,7 +44,7 @@ impl ServerStreamingService<HealthCheckRequest> for Watch {
     }
 }
 
-fn is_ours(service: &str) -> bool {
+fn is_known(service: &str) -> bool {
     service.is_empty() || SERVICES.contains(&service)
 }
 

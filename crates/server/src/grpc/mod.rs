@@ -1,10 +1,10 @@
-//! The gRPC front end: how Envoy and other gateways ask. The only part that
-//! knows protobuf. Messages are written by hand, so that nobody needs a compiler for them.
+//! The gRPC front end, for Envoy and other gateways: the only part that depends on protobuf. Messages are defined in
+//! Rust, so that the build needs no protobuf compiler.
 
+mod backpressure;
 #[cfg(fuzzing)]
 mod bytes;
 mod calls;
-mod gate;
 mod health;
 mod limits;
 mod rate_limit;
@@ -22,23 +22,23 @@ use tokio::sync::watch;
 
 use crate::access::AccessToken;
 use crate::engine::Engine;
-use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, WithDeadline, until_stopped};
+use crate::listen::{AcceptedConnection, Activity, ActivityStream, ConnectionLimits, WithDeadline, until_stopped};
+use backpressure::BackpressureStream;
 #[cfg(fuzzing)]
-pub use bytes::Answered;
+pub use bytes::RlsOutcome;
 #[cfg(fuzzing)]
-pub(crate) use bytes::answer_bytes;
+pub(crate) use bytes::rls_outcome;
 use calls::Calls;
-use gate::Gate;
 use rate_limit::override_limits::OverrideLimits;
 use service::ConnectionService;
 
-/// What gateways ask, over HTTP/2.
+/// The gRPC services.
 #[derive(Debug)]
 pub(crate) struct GrpcFrontEnd {
     engine: Arc<Engine>,
-    /// The limits that gateways bring along.
+    /// Limits supplied by gateways.
     overrides: OverrideLimits,
-    /// What callers must send as `authorization: Bearer`, if anything.
+    /// The token that callers must send as `authorization: Bearer`, if any.
     token: Option<AccessToken>,
     stopped: watch::Receiver<bool>,
 }
@@ -53,31 +53,38 @@ impl GrpcFrontEnd {
         Arc::new(GrpcFrontEnd { engine: Arc::clone(engine), overrides, token, stopped })
     }
 
-    /// Serves one connection until the other end has gone, takes too long for something, or it is stopped and every
-    /// call under way is answered.
-    pub(crate) async fn serve_connection(self: Arc<GrpcFrontEnd>, accepted: Connection, limits: ConnectionLimits) {
+    /// Serves one connection until the peer closes it, a timeout expires, or the service stops and every call in
+    /// flight is answered.
+    pub(crate) async fn serve_connection(
+        self: Arc<GrpcFrontEnd>,
+        accepted: AcceptedConnection,
+        limits: ConnectionLimits,
+    ) {
         let calls = Calls::new(accepted.share);
         let activity = Activity::new();
-        let io = Gate::new(ActivityStream::new(accepted.stream, activity.clone()), Arc::clone(&calls));
+        let io = BackpressureStream::new(ActivityStream::new(accepted.stream, activity.clone()), Arc::clone(&calls));
         let service = ConnectionService { front_end: self, caller: accepted.address.ip(), calls: Arc::clone(&calls) };
         let overdue = calls.overdue(limits.write_timeout, &activity);
         WithDeadline::new(serve_calls(io, service), overdue).await;
     }
 }
 
-async fn serve_calls(mut io: Gate<impl AsyncRead + AsyncWrite + Send + Unpin + 'static>, service: ConnectionService) {
+async fn serve_calls(
+    mut io: BackpressureStream<impl AsyncRead + AsyncWrite + Send + Unpin + 'static>,
+    service: ConnectionService,
+) {
     let mut stopped = service.front_end.stopped.clone();
-    let greeted = {
-        let mut greeting = pin!(tokio::time::timeout(limits::GREETED_WITHIN, io.greeted()));
+    let read_preface = {
+        let mut preface = pin!(tokio::time::timeout(limits::PREFACE_TIMEOUT, io.read_preface()));
         tokio::select! {
-            greeted = &mut greeting => greeted,
-            // Who has just connected may have asked already; then this moment is all it takes.
+            read_preface = &mut preface => read_preface,
+            // A client that has just connected may have sent a request already; then this short timeout suffices.
             () = until_stopped(&mut stopped) => {
-                tokio::time::timeout(limits::GREETED_WHILE_STOPPING, greeting).await.and_then(|greeted| greeted)
+                tokio::time::timeout(limits::PREFACE_TIMEOUT_WHILE_STOPPING, preface).await.and_then(|read_preface| read_preface)
             }
         }
     };
-    if !greeted.unwrap_or(false) {
+    if !read_preface.unwrap_or(false) {
         return;
     }
     let connection = http2::Builder::new(TokioExecutor::new())
@@ -86,12 +93,12 @@ async fn serve_calls(mut io: Gate<impl AsyncRead + AsyncWrite + Send + Unpin + '
         .max_header_list_size(limits::MAX_HEADER_BYTES)
         .initial_connection_window_size(limits::WINDOW_BYTES)
         .initial_stream_window_size(limits::WINDOW_BYTES)
-        .keep_alive_interval(limits::PING_EVERY)
-        .keep_alive_timeout(limits::PING_ANSWERED_WITHIN)
+        .keep_alive_interval(limits::PING_INTERVAL)
+        .keep_alive_timeout(limits::PING_TIMEOUT)
         .serve_connection(TokioIo::new(io), service);
     tokio::pin!(connection);
     tokio::select! {
-        // Whatever went wrong, it was the other end's, and it has gone.
+        // An error of the peer ends only this connection.
         _ = &mut connection => return,
         () = until_stopped(&mut stopped) => connection.as_mut().graceful_shutdown(),
     }

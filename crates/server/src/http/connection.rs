@@ -17,47 +17,49 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use pin_project_lite::pin_project;
 
-use super::problem::Problem;
-use super::routes::Routes;
-use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, Resource, Share, StopFlag, WithDeadline};
-use crate::whole_body::{BodyLimits, WholeBody, read_whole};
+use super::problem::ProblemDetails;
+use super::routes::HttpRouter;
+use crate::listen::{
+    AcceptedConnection, Activity, ActivityStream, AddressShare, ConnectionLimits, Resource, StopFlag, WithDeadline,
+};
+use crate::request_body::{BodyLimits, CompleteBody, collect_body};
 
 /// More header fields than a browser and three proxies send together.
 const MAX_HEADER_FIELDS: usize = 100;
 
-/// Room for the cookies and tokens that gateways pass on.
-const MAX_HEAD_BYTES: usize = 32 << 10;
+/// Enough for the cookies and tokens that gateways forward.
+const MAX_HEADER_BYTES: usize = 32 << 10;
 
-/// What a connection reads ahead, and how much of its answers waits to be written before it reads on.
+/// The read-ahead of a connection, and how many response bytes are buffered before it reads on.
 const MAX_BUFFER_BYTES: usize = 64 << 10;
 
-/// A body of at most so many bytes is read without asking for room: every connection may hold it.
-const FREE_BYTES: usize = 16 << 10;
+/// Bodies up to this size need no memory reservation: every connection may have one.
+const UNRESERVED_BYTES: usize = 16 << 10;
 
-/// A body that is read and understood takes its own length a few times.
-const LENGTHS_HELD: usize = 3;
+/// The memory of a parsed body, as a multiple of its length.
+const MEMORY_FACTOR: usize = 3;
 
-/// The connection that a request came on, among the request's extensions.
+/// The connection of a request, stored in the request's extensions.
 #[derive(Debug)]
-pub(crate) struct Caller {
-    /// Who is at the other end of it.
+pub(crate) struct HttpCaller {
+    /// The address of the peer.
     pub(crate) address: IpAddr,
-    /// How long the body of a request may take.
+    /// The timeout of a request body.
     pub(crate) body_timeout: Duration,
-    /// Whether the service is about to end.
+    /// Whether the service is stopping.
     pub(crate) stopping: StopFlag,
-    /// What the connection may hold, together with others of its address.
-    pub(crate) share: Arc<Share>,
+    /// Resources shared with other connections of the address.
+    pub(crate) share: Arc<AddressShare>,
     pub(crate) activity: Activity,
-    pub(crate) routes: Routes,
+    pub(crate) routes: HttpRouter,
 }
 
-/// Serves HTTP/1.1 on one connection until either end closes it, or it has taken too long.
-pub(crate) async fn serve_connection(accepted: Connection, routes: Routes, limits: ConnectionLimits) {
-    let Connection { stream, address, mut stopped, share } = accepted;
+/// Serves HTTP/1.1 on one connection until either side closes it or a timeout expires.
+pub(crate) async fn serve_connection(accepted: AcceptedConnection, routes: HttpRouter, limits: ConnectionLimits) {
+    let AcceptedConnection { stream, address, mut stopped, share } = accepted;
     let activity = Activity::new();
     let stream = TokioIo::new(ActivityStream::new(stream, activity.clone()));
-    let caller = Arc::new(Caller {
+    let caller = Arc::new(HttpCaller {
         address: address.ip(),
         body_timeout: limits.body_timeout,
         stopping: StopFlag::new(stopped.clone()),
@@ -65,50 +67,50 @@ pub(crate) async fn serve_connection(accepted: Connection, routes: Routes, limit
         activity: activity.clone(),
         routes,
     });
-    let answer = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |request: Request<Incoming>| {
         let in_flight = RequestInFlight::new(&caller);
         let request = caller.routes.find(request);
         async move {
             let caller = &in_flight.0;
-            let mut response = caller.routes.answer(request, caller).await;
-            if caller.stopping.is_up() {
+            let mut response = caller.routes.respond(request, caller).await;
+            if caller.stopping.is_set() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, Infallible>(response.map(|body| UntilEnd { body, _in_flight: in_flight }))
+            Ok::<_, Infallible>(response.map(|body| InFlightBody { body, _in_flight: in_flight }))
         }
     });
     let connection = http1::Builder::new()
         .max_headers(MAX_HEADER_FIELDS)
-        .max_header_size(MAX_HEAD_BYTES)
+        .max_header_size(MAX_HEADER_BYTES)
         .max_buf_size(MAX_BUFFER_BYTES)
-        .serve_connection(stream, answer);
-    // Whatever the other end did wrong was its own connection's end, and nobody else's business.
+        .serve_connection(stream, service);
+    // A protocol error ends only this connection.
     WithDeadline::new(connection, activity.overdue(&limits, &mut stopped)).await;
 }
 
-impl Caller {
-    /// Reads a whole body, which is neither too large nor too slow. A large one waits for room.
-    pub(super) async fn read_body<B>(&self, body: B, max_bytes: usize) -> Result<WholeBody, Problem>
+impl HttpCaller {
+    /// Reads a complete body within its limits. A large one waits for a reservation.
+    pub(super) async fn read_body<B>(&self, body: B, max_bytes: usize) -> Result<CompleteBody, ProblemDetails>
     where
         B: HttpBody<Data = Bytes, Error: Display>,
     {
         let limits = BodyLimits {
             max_bytes,
-            free_bytes: FREE_BYTES,
-            lengths_held: LENGTHS_HELD,
-            at_most: self.body_timeout,
-            length_by: |_| None,
+            unreserved_bytes: UNRESERVED_BYTES,
+            memory_factor: MEMORY_FACTOR,
+            timeout: self.body_timeout,
+            announced_length: |_| None,
         };
         let reserve = async |bytes| Some(self.share.reserve(Resource::RequestBytes, bytes).await);
-        read_whole(body, limits, reserve).await.map_err(|error| Problem::of_body(error, limits))
+        collect_body(body, limits, reserve).await.map_err(|error| ProblemDetails::of_body(error, limits))
     }
 }
 
-/// A request whose response has not ended, on its connection.
-struct RequestInFlight(Arc<Caller>);
+/// A request in flight on its connection.
+struct RequestInFlight(Arc<HttpCaller>);
 
 impl RequestInFlight {
-    fn new(caller: &Arc<Caller>) -> RequestInFlight {
+    fn new(caller: &Arc<HttpCaller>) -> RequestInFlight {
         caller.activity.begin_request();
         RequestInFlight(Arc::clone(caller))
     }
@@ -120,20 +122,19 @@ impl Drop for RequestInFlight {
     }
 }
 
-/// The body of a response: all of it in memory, or what the router's
-/// handlers make.
+/// The body of a response: in memory, or made by a handler of the router.
 pub(crate) type ResponseBody = Either<Full<Bytes>, Body>;
 
 pin_project! {
-    /// The body of a response. Until it has ended, the request is in flight.
-    struct UntilEnd {
+    /// The body of a response. The request is in flight until it ends.
+    struct InFlightBody {
         #[pin]
         body: ResponseBody,
         _in_flight: RequestInFlight,
     }
 }
 
-impl HttpBody for UntilEnd {
+impl HttpBody for InFlightBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -1,15 +1,15 @@
-//! The HTTP front end: the only part that knows HTTP and JSON.
+//! The HTTP front end: the only part that depends on HTTP and JSON.
 
 mod admin;
 mod check;
 mod connection;
 mod forward_auth;
-mod held_answer;
 mod limits_body;
 mod openapi;
 mod problem;
 mod promise_body;
 mod receipt;
+mod reserved_response;
 mod routes;
 mod strict_json;
 
@@ -25,33 +25,34 @@ use axum::{Extension, Router};
 use crate::access::CallerAccess;
 use crate::engine::Engine;
 pub use admin::ReloadRequest;
-pub(crate) use admin::{Admin, admin_routes};
+pub(crate) use admin::{AdminState, admin_routes};
 #[cfg(fuzzing)]
 pub(crate) use check::strict_body::assert_both_parsers_agree;
 #[cfg(fuzzing)]
-pub(crate) use connection::Caller as HttpCaller;
-use connection::Caller;
+pub(crate) use connection::HttpCaller;
+#[cfg(not(fuzzing))]
+use connection::HttpCaller;
 pub(crate) use connection::serve_connection;
-use held_answer::HeldAnswer;
 pub use limits_body::LimitsBody;
-use problem::Problem;
+use problem::ProblemDetails;
 pub use promise_body::PromiseBody;
-use routes::Routes;
+use reserved_response::ReservedResponse;
+use routes::HttpRouter;
 
-/// The format in which metrics are written.
+/// The content type of metrics.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const METRICS_PATH: &str = "/metrics";
 
-/// What callers see.
-pub(crate) fn public(engine: &Arc<Engine>, access: CallerAccess) -> Routes {
-    let is_shown = |path: &str| path != METRICS_PATH || access.has_metrics;
-    let shown = public_routes().into_iter().filter(|(path, _)| is_shown(path));
-    let routes = shown.fold(Router::new(), |router, (path, route)| router.route(path, route));
-    Routes::new(finish(routes, engine), Some(access), engine)
+/// Returns the router of the public listener.
+pub(crate) fn public(engine: &Arc<Engine>, access: CallerAccess) -> HttpRouter {
+    let is_served = |path: &str| path != METRICS_PATH || access.has_metrics;
+    let served = public_routes().into_iter().filter(|(path, _)| is_served(path));
+    let routes = served.fold(Router::new(), |router, (path, route)| router.route(path, route));
+    HttpRouter::new(finish(routes, engine), Some(access), engine)
 }
 
-/// As a list, so that the description can be held to it.
+/// A list, so that a test can compare it with the OpenAPI description.
 fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
     vec![
         ("/healthz", get(async || "ok\n")),
@@ -64,7 +65,8 @@ fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
         (routes::FORWARD_AUTH_PATH, any(forward_auth::forward_auth)),
         ("/v1/limits", get(limits)),
         ("/openapi.json", get(openapi::openapi)),
-        // Also here, so that a scrape from another machine needs no admin listener that is open to it.
+        // Also on the public listener, so that scraping from another machine does not require an exposed admin
+        // listener.
         (METRICS_PATH, get(public_metrics)),
     ]
 }
@@ -73,44 +75,44 @@ fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {
     routes.fallback(no_such_path).method_not_allowed_fallback(wrong_method).with_state(Arc::clone(engine))
 }
 
-/// `GET /metrics` for callers, who are not told of rules that the policy does not publish.
-async fn public_metrics(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<Caller>>) -> Response {
+/// `GET /metrics` for callers, without rules that the policy does not publish.
+async fn public_metrics(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<HttpCaller>>) -> Response {
     static LONGEST: AtomicUsize = AtomicUsize::new(0);
-    HeldAnswer::of(&caller, &LONGEST, PROMETHEUS_TEXT, || engine.public_metrics_text().into_bytes()).await
+    ReservedResponse::of(&caller, &LONGEST, PROMETHEUS_TEXT, || engine.public_metrics_text().into_bytes()).await
 }
 
-async fn metrics(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<Caller>>) -> Response {
+async fn metrics(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<HttpCaller>>) -> Response {
     static LONGEST: AtomicUsize = AtomicUsize::new(0);
-    HeldAnswer::of(&caller, &LONGEST, PROMETHEUS_TEXT, || engine.metrics_text().into_bytes()).await
+    ReservedResponse::of(&caller, &LONGEST, PROMETHEUS_TEXT, || engine.metrics_text().into_bytes()).await
 }
 
-/// `GET /readyz`: whether new requests should be sent here.
+/// `GET /readyz`: whether the instance should receive requests.
 async fn ready(
     State(engine): State<Arc<Engine>>,
-    Extension(caller): Extension<Arc<Caller>>,
+    Extension(caller): Extension<Arc<HttpCaller>>,
 ) -> (StatusCode, &'static str) {
-    if caller.stopping.is_up() {
+    if caller.stopping.is_set() {
         (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
-    } else if engine.counts_apart() {
+    } else if engine.secret_key_differs() {
         (StatusCode::SERVICE_UNAVAILABLE, "other instances hash secret values under another key\n")
     } else {
         (StatusCode::OK, "ready\n")
     }
 }
 
-/// `GET /v1/limits`: what clients may know.
-async fn limits(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<Caller>>) -> Response {
+/// `GET /v1/limits`: the published limits.
+async fn limits(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<HttpCaller>>) -> Response {
     static LONGEST: AtomicUsize = AtomicUsize::new(0);
     let body = || engine.with_published(|published| LimitsBody::from(published));
-    // What is published is plain text and numbers.
+    // Published limits are text and numbers, which always serialize.
     let json = || serde_json::to_vec(&body()).unwrap_or_default();
-    HeldAnswer::of(&caller, &LONGEST, "application/json", json).await
+    ReservedResponse::of(&caller, &LONGEST, "application/json", json).await
 }
 
-async fn no_such_path(uri: Uri) -> Problem {
-    Problem::no_such_path(uri.path())
+async fn no_such_path(uri: Uri) -> ProblemDetails {
+    ProblemDetails::no_such_path(uri.path())
 }
 
-async fn wrong_method(method: Method, uri: Uri) -> Problem {
-    Problem::wrong_method(&method, uri.path())
+async fn wrong_method(method: Method, uri: Uri) -> ProblemDetails {
+    ProblemDetails::wrong_method(&method, uri.path())
 }

@@ -1,7 +1,7 @@
 use axum::http::header;
 use axum::response::IntoResponse;
 
-/// What can be asked over HTTP, and what is answered.
+/// The OpenAPI description of the HTTP API.
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// `GET /openapi.json`.
@@ -18,8 +18,8 @@ mod tests {
     use tollgate::{Limiter, Request, rule};
 
     use super::*;
-    use crate::http::check::answer_body;
     use crate::http::check::strict_body::MEMBERS;
+    use crate::http::check::verdict_body;
     use crate::http::limits_body::LimitsBody;
     use crate::http::public_routes;
     use crate::http::receipt::{RECEIPT_MEMBERS, SETTLE_MEMBERS, SettledBody};
@@ -40,7 +40,7 @@ mod tests {
         members(&document()["components"]["schemas"][schema]["properties"])
     }
 
-    fn written(body: impl Serialize) -> Value {
+    fn to_json(body: impl Serialize) -> Value {
         serde_json::to_value(body).unwrap()
     }
 
@@ -51,34 +51,40 @@ mod tests {
     }
 
     #[test]
-    fn every_member_that_is_read_is_described() {
+    fn every_request_member_is_described() {
         assert_eq!(properties("Check"), names(MEMBERS));
         assert_eq!(properties("ReceiptOnly"), names(RECEIPT_MEMBERS));
         assert_eq!(properties("Settlement"), names(SETTLE_MEMBERS));
     }
 
     #[test]
-    fn every_member_that_is_answered_is_described() {
+    fn every_response_member_is_described() {
         let limiter = Limiter::builder().rule(rule("r").limit("1/s").queue(9, std::time::Duration::from_secs(9)));
         let limiter = limiter.build().unwrap();
         let check = || limiter.check(&Request::from_peer(None));
         let _first = check();
-        // The second is delayed, and so has all there is; only a receipt is missing.
+        // The second is delayed, and so has every member except a receipt and a refusal's message.
         let mut json = Vec::new();
-        answer_body::write(&mut json, &check(), None);
-        let mut answer: Value = serde_json::from_slice(&json).unwrap();
-        answer["receipt"] = json!("");
-        assert_eq!(members(&answer), properties("Answer"));
-        assert_eq!(members(&answer["rules"][0]), properties("RuleAnswer"));
+        verdict_body::write(&mut json, &check(), None);
+        let mut response: Value = serde_json::from_slice(&json).unwrap();
+        response["receipt"] = json!("");
+        let refusing = Limiter::builder().rule(rule("r").limit("1/min").message("Later.")).build().unwrap();
+        let _first = refusing.check(&Request::from_peer(None));
+        json.clear();
+        verdict_body::write(&mut json, &refusing.check(&Request::from_peer(None)), None);
+        let refusal: Value = serde_json::from_slice(&json).unwrap();
+        response["message"] = refusal["message"].as_str().map(Value::from).unwrap();
+        assert_eq!(members(&response), properties("Answer"));
+        assert_eq!(members(&response["rules"][0]), properties("RuleAnswer"));
         assert_eq!(names(["refunded"]), properties("Refunded"));
         assert_eq!(names(["released"]), properties("Released"));
-        assert_eq!(members(&written(SettledBody { settled: true, overrun: 0 })), properties("Settled"));
+        assert_eq!(members(&to_json(SettledBody { settled: true, overrun: 0 })), properties("Settled"));
     }
 
     #[test]
     fn every_member_of_the_limits_is_described() {
-        let policy = tollgate::PolicyBuilder::default().rule(rule("r").limit("1/s")).build().unwrap();
-        let limits = written(LimitsBody::from(&tollgate::policy::published::Published::of(&policy)));
+        let policy = tollgate::policy::PolicyBuilder::default().rule(rule("r").limit("1/s")).build().unwrap();
+        let limits = to_json(LimitsBody::from(&tollgate::policy::published::Published::of(&policy)));
         assert_eq!(members(&limits), properties("Limits"));
         assert_eq!(members(&limits["rules"][0]), properties("PublishedRule"));
         assert_eq!(members(&limits["rules"][0]["grants"][0]), properties("PublishedGrant"));
@@ -87,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_resolves() {
         fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
             match value {
                 Value::Object(members) => {
@@ -105,8 +111,8 @@ mod tests {
         references(&document, &mut found);
         assert!(found.len() > 10);
         for reference in found {
-            let place = reference.strip_prefix('#').unwrap();
-            assert!(document.pointer(place).is_some(), "{reference}");
+            let pointer = reference.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{reference}");
         }
     }
 }

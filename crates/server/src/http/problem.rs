@@ -1,24 +1,24 @@
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tollgate::KeyError;
+use tollgate::limiter::KeyError;
 
-use crate::observe::WhyRefused;
-use crate::whole_body::{BodyLimits, NoBody};
+use crate::observe::CallRefusal;
+use crate::request_body::{BodyError, BodyLimits};
 
 const PROBLEM_JSON: &str = "application/problem+json";
 
-/// What was wrong with a call, as RFC 9457 writes it.
+/// The error of a call, as RFC 9457 problem details.
 #[derive(Clone, Debug)]
-pub(super) struct Problem {
+pub(super) struct ProblemDetails {
     status: StatusCode,
     detail: String,
     member: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
-    /// Says no more than the status does; the detail says the rest.
+struct ProblemBody<'a> {
+    /// `about:blank`: the status describes the problem, and the detail has the rest.
     r#type: &'static str,
     title: &'static str,
     status: u16,
@@ -27,162 +27,163 @@ struct Body<'a> {
     member: Option<&'a str>,
 }
 
-impl Problem {
+impl ProblemDetails {
     #[cfg(test)]
     pub(super) fn detail(&self) -> &str {
         &self.detail
     }
 
-    pub(super) fn bad_body(what: &str) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, format!("the body cannot be read: {what}"))
+    pub(super) fn bad_body(cause: &str) -> ProblemDetails {
+        ProblemDetails::new(StatusCode::BAD_REQUEST, format!("invalid body: {cause}"))
     }
 
-    pub(super) fn bad_member(member: &str, expected: &str) -> Problem {
-        let problem = Problem::new(StatusCode::BAD_REQUEST, format!("`{member}` must be {expected}"));
-        Problem { member: Some(member.to_owned()), ..problem }
+    pub(super) fn bad_member(member: &str, expected: &str) -> ProblemDetails {
+        let problem = ProblemDetails::new(StatusCode::BAD_REQUEST, format!("`{member}` must be {expected}"));
+        ProblemDetails { member: Some(member.to_owned()), ..problem }
     }
 
-    pub(super) fn unknown_member(member: &str, known: &[&str]) -> Problem {
-        let detail = format!("there is no member `{member}`; the members are {}", known.join(", "));
-        Problem { member: Some(member.to_owned()), ..Problem::new(StatusCode::BAD_REQUEST, detail) }
+    pub(super) fn unknown_member(member: &str, known: &[&str]) -> ProblemDetails {
+        let detail = format!("unknown member `{member}`; the members are {}", known.join(", "));
+        ProblemDetails { member: Some(member.to_owned()), ..ProblemDetails::new(StatusCode::BAD_REQUEST, detail) }
     }
 
-    pub(super) fn member_twice(member: &str) -> Problem {
-        let detail = format!("`{member}` is there twice, and nobody can say which is meant");
-        Problem { member: Some(member.to_owned()), ..Problem::new(StatusCode::BAD_REQUEST, detail) }
+    pub(super) fn member_twice(member: &str) -> ProblemDetails {
+        let detail = format!("`{member}` occurs twice; send it once");
+        ProblemDetails { member: Some(member.to_owned()), ..ProblemDetails::new(StatusCode::BAD_REQUEST, detail) }
     }
 
-    pub(super) fn unknown_parameter(parameter: &str) -> Problem {
-        let detail = format!("there is no parameter `{parameter}`; those that there are: deny_status, token");
-        Problem::new(StatusCode::BAD_REQUEST, detail)
+    pub(super) fn unknown_parameter(parameter: &str) -> ProblemDetails {
+        let detail = format!("unknown parameter `{parameter}`; the parameters are deny_status and token");
+        ProblemDetails::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    pub(super) fn bad_field(name: &str, expected: &str) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, format!("the header field `{name}` must be {expected}"))
+    pub(super) fn bad_field(name: &str, expected: &str) -> ProblemDetails {
+        ProblemDetails::new(StatusCode::BAD_REQUEST, format!("the header field `{name}` must be {expected}"))
     }
 
-    pub(super) fn described_twice() -> Problem {
-        let detail = "the request is described by X-Forwarded-* and by X-Original-*: the gateway must write one and clear the other";
-        Problem::new(StatusCode::BAD_REQUEST, detail.to_owned())
+    pub(super) fn described_twice() -> ProblemDetails {
+        let detail = "the request has both X-Forwarded-* and X-Original-* headers: the gateway must set one kind and clear the other";
+        ProblemDetails::new(StatusCode::BAD_REQUEST, detail.to_owned())
     }
 
-    pub(super) fn no_receipt() -> Problem {
-        let detail = "there is no such receipt: it was used, it has ended, or it never was";
-        Problem::new(StatusCode::NOT_FOUND, detail.to_owned())
+    pub(super) fn no_receipt() -> ProblemDetails {
+        let detail = "unknown receipt: it was used, has expired or never existed";
+        ProblemDetails::new(StatusCode::NOT_FOUND, detail.to_owned())
     }
 
-    /// The same, of one check of a batch.
-    pub(super) fn of_check_at(self, at: usize) -> Problem {
+    /// Adds the index of a check in a batch.
+    pub(super) fn of_check_at(self, at: usize) -> ProblemDetails {
         let member = match &self.member {
             Some(member) => format!("[{at}].{member}"),
             None => format!("[{at}]"),
         };
-        Problem { detail: format!("check {at}: {}", self.detail), member: Some(member), ..self }
+        ProblemDetails { detail: format!("check {at}: {}", self.detail), member: Some(member), ..self }
     }
 
-    /// Why a body cannot be had.
-    pub(super) fn of_body(error: NoBody, limits: BodyLimits) -> Problem {
+    /// Describes why a body was not read.
+    pub(super) fn of_body(error: BodyError, limits: BodyLimits) -> ProblemDetails {
         match error {
-            NoBody::TooLarge => {
+            BodyError::TooLarge => {
                 let detail = format!("the body must be at most {} bytes", limits.max_bytes);
-                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+                ProblemDetails::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
             }
-            NoBody::LongerThanItSays => Problem::bad_body("it is longer than it says"),
-            NoBody::NoRoom => {
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "there is no room for the body now".to_owned())
+            BodyError::LengthExceeded => ProblemDetails::bad_body("it is longer than announced"),
+            BodyError::Unavailable => ProblemDetails::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no memory is available for the body now; retry later".to_owned(),
+            ),
+            BodyError::TooSlow => {
+                let detail = format!("the body must arrive within {} seconds", limits.timeout.as_secs());
+                ProblemDetails::new(StatusCode::REQUEST_TIMEOUT, detail)
             }
-            NoBody::TooSlow => {
-                let detail = format!("the body must arrive within {} seconds", limits.at_most.as_secs());
-                Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
-            }
-            NoBody::Broken(why) => Problem::bad_body(&why),
+            BodyError::Broken(cause) => ProblemDetails::bad_body(&cause),
         }
     }
 
-    pub(super) fn no_such_path(path: &str) -> Problem {
-        Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {path}"))
+    pub(super) fn no_such_path(path: &str) -> ProblemDetails {
+        ProblemDetails::new(StatusCode::NOT_FOUND, format!("no resource at {path}"))
     }
 
-    pub(super) fn wrong_method(method: &Method, path: &str) -> Problem {
-        let detail = format!("{path} does not take {method}; the `allow` field says what it takes");
-        Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+    pub(super) fn wrong_method(method: &Method, path: &str) -> ProblemDetails {
+        let detail = format!("{path} does not support {method}; the `allow` field lists the supported methods");
+        ProblemDetails::new(StatusCode::METHOD_NOT_ALLOWED, detail)
     }
 
-    fn unauthorized(detail: &str) -> Problem {
-        Problem::new(StatusCode::UNAUTHORIZED, detail.to_owned())
+    fn unauthorized(detail: &str) -> ProblemDetails {
+        ProblemDetails::new(StatusCode::UNAUTHORIZED, detail.to_owned())
     }
 
-    fn forbidden(detail: &str) -> Problem {
-        Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
+    fn forbidden(detail: &str) -> ProblemDetails {
+        ProblemDetails::new(StatusCode::FORBIDDEN, detail.to_owned())
     }
 
-    /// Why an operator is not answered.
-    pub(super) fn of_refused_operator(why: WhyRefused) -> Problem {
+    /// Describes why a call of the admin API was refused.
+    pub(super) fn of_refused_admin_call(why: CallRefusal) -> ProblemDetails {
         match why {
-            WhyRefused::NoToken => {
-                Problem::unauthorized("this needs the admin token: send `Authorization: Bearer TOKEN`")
+            CallRefusal::NoToken => {
+                ProblemDetails::unauthorized("the admin token is required: send `Authorization: Bearer TOKEN`")
             }
-            WhyRefused::WrongToken => {
-                Problem::unauthorized("this is not the admin token, which is sent as `Authorization: Bearer TOKEN`")
+            CallRefusal::WrongToken => {
+                ProblemDetails::unauthorized("wrong admin token; it is sent as `Authorization: Bearer TOKEN`")
             }
-            WhyRefused::AnotherSite => Problem::forbidden(
-                "a page of another site must not ask here: open the admin interface by its own address",
+            CallRefusal::AnotherSite => ProblemDetails::forbidden(
+                "requests from web pages of other sites are refused: open the admin API by its own address",
             ),
-            WhyRefused::CalledByName => Problem::forbidden(
-                "without an admin token this answers only where it is called by an address or as localhost: others could give any other name to it",
+            CallRefusal::CalledByName => ProblemDetails::forbidden(
+                "without an admin token the host must be an IP address or localhost: the owner of any other name could point it at this machine",
             ),
         }
     }
 
-    /// Why a caller of the public listener is not answered.
-    pub(super) fn of_refused_caller(why: WhyRefused) -> Problem {
+    /// Describes why a call of the public listener was refused.
+    pub(super) fn of_refused_caller(why: CallRefusal) -> ProblemDetails {
         match why {
-            WhyRefused::NoToken => Problem::unauthorized(
-                "this needs the access token: send `Authorization: Bearer TOKEN`, or `X-Tollgate-Token: TOKEN` for forward-auth",
+            CallRefusal::NoToken => ProblemDetails::unauthorized(
+                "the access token is required: send `Authorization: Bearer TOKEN`, or `X-Tollgate-Token: TOKEN` for forward-auth",
             ),
-            WhyRefused::WrongToken => Problem::unauthorized("this is not the access token of the service"),
-            WhyRefused::AnotherSite => Problem::forbidden(
-                "a page of another site must not ask here: a service asks for its clients, not their browsers",
+            CallRefusal::WrongToken => ProblemDetails::unauthorized("wrong access token"),
+            CallRefusal::AnotherSite => ProblemDetails::forbidden(
+                "requests from web pages of other sites are refused: call the service from a backend, not from a browser",
             ),
-            WhyRefused::CalledByName => Problem::forbidden(
-                "without an access token a page may ask only where it calls the service by an address or as localhost: any other name may be its owner's for this machine",
+            CallRefusal::CalledByName => ProblemDetails::forbidden(
+                "without an access token a web page must use an IP address or localhost as the host: the owner of any other name could point it at this machine",
             ),
         }
     }
 
-    pub(super) fn bad_path(detail: &str) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, detail.to_owned())
+    pub(super) fn bad_path(detail: &str) -> ProblemDetails {
+        ProblemDetails::new(StatusCode::BAD_REQUEST, detail.to_owned())
     }
 
-    pub(super) fn no_such_rule(rule: &str) -> Problem {
+    pub(super) fn no_such_rule(rule: &str) -> ProblemDetails {
         KeyError::NoSuchRule(rule.to_owned()).into()
     }
 
-    pub(super) fn no_override() -> Problem {
-        let detail = "no limit stands by hand for this key: GET /api/overrides lists those that do";
-        Problem::new(StatusCode::NOT_FOUND, detail.to_owned())
+    pub(super) fn no_override() -> ProblemDetails {
+        let detail = "this key has no override: GET /api/overrides lists the overrides";
+        ProblemDetails::new(StatusCode::NOT_FOUND, detail.to_owned())
     }
 
-    pub(super) fn too_many_listeners(most: usize) -> Problem {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("{most} listen already, and more may not"))
+    pub(super) fn too_many_subscribers(max: usize) -> ProblemDetails {
+        ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, format!("all {max} event streams are in use"))
     }
 
-    pub(super) fn not_reloaded(why: &str) -> Problem {
-        Problem::new(StatusCode::CONFLICT, why.to_owned())
+    pub(super) fn not_reloaded(cause: &str) -> ProblemDetails {
+        ProblemDetails::new(StatusCode::CONFLICT, cause.to_owned())
     }
 
-    pub(super) fn nothing_to_reload() -> Problem {
-        Problem::new(StatusCode::CONFLICT, "there is no policy file to be read again".to_owned())
+    pub(super) fn nothing_to_reload() -> ProblemDetails {
+        ProblemDetails::new(StatusCode::CONFLICT, "there is no policy file to reload".to_owned())
     }
 
-    fn new(status: StatusCode, detail: String) -> Problem {
-        Problem { status, detail, member: None }
+    fn new(status: StatusCode, detail: String) -> ProblemDetails {
+        ProblemDetails { status, detail, member: None }
     }
 }
 
-/// Why an operator cannot have a key looked at or changed.
-impl From<KeyError> for Problem {
-    fn from(error: KeyError) -> Problem {
+/// Describes why a key cannot be inspected or changed.
+impl From<KeyError> for ProblemDetails {
+    fn from(error: KeyError) -> ProblemDetails {
         let status = match &error {
             KeyError::NoSuchRule(_) => StatusCode::NOT_FOUND,
             KeyError::Change(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -193,13 +194,13 @@ impl From<KeyError> for Problem {
             KeyError::Duration => Some("for".to_owned()),
             _ => None,
         };
-        Problem { member, ..Problem::new(status, error.to_string()) }
+        ProblemDetails { member, ..ProblemDetails::new(status, error.to_string()) }
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ProblemDetails {
     fn into_response(self) -> Response {
-        let body = Body {
+        let body = ProblemBody {
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or_default(),
             status: self.status.as_u16(),

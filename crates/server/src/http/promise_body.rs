@@ -1,58 +1,69 @@
 use serde::Serialize;
 use tollgate::Quota;
-use tollgate::policy::model::OnFailure;
+use tollgate::policy::model::{Consistency, FailureMode};
 use tollgate::policy::promise::{
-    Blocked, Bound, GrantPromise, LimitPromise, Most, Promise, Unit, Warned, Whose, limit_words,
+    AdmissionBound, Blocked, GrantPromise, GrantedTo, LimitPromise, MostAdmitted, Promise, Unit, Warned, limit_words,
 };
 
 const MS_NS: u64 = 1_000_000;
 
-/// What a rule promises as JSON: an item of `GET /api/rules`, and of what `tollgate validate` prints.
+/// The guarantees of a rule as JSON: an item of `GET /api/rules` and of `tollgate validate`.
 #[derive(Debug, Serialize)]
 pub struct PromiseBody {
     rule: String,
     when: Vec<String>,
     key: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<String>,
     unit: &'static str,
     deny: bool,
     shadow: bool,
-    grants: Vec<Grant>,
+    grants: Vec<PromiseGrantBody>,
     warned: Option<WarnedBody>,
     blocked: Option<BlockedBody>,
     on_failure: Option<&'static str>,
+    consistency: Option<&'static str>,
+    lease_ms: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
-struct Grant {
-    whose: Vec<WhoseBody>,
+struct PromiseGrantBody {
+    whose: Vec<AppliesToBody>,
     unlimited: bool,
-    limits: Vec<Limit>,
+    limits: Vec<PromiseLimitBody>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum WhoseBody {
+enum AppliesToBody {
     Everybody,
     Tier { name: String },
     Key { patterns: Vec<String> },
 }
 
 #[derive(Debug, Serialize)]
-struct Limit {
+struct PromiseLimitBody {
     #[serde(flatten)]
-    figures: Figures,
+    figures: QuotaBoundBody,
     longest_refusal_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     debt: Option<DebtBody>,
     refusal_cost: u64,
     never_above: Option<u64>,
-    while_store_fails: Option<ShareBody>,
+    while_store_fails: Option<FallbackShareBody>,
+    leased: Option<LeaseBody>,
 }
 
 #[derive(Debug, Serialize)]
-struct ShareBody {
+struct LeaseBody {
+    most: u64,
+    expires_ms: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct FallbackShareBody {
     #[serde(flatten)]
-    figures: Figures,
+    figures: QuotaBoundBody,
     longest_refusal_ms: Option<u64>,
     refusal_cost: u64,
 }
@@ -65,18 +76,18 @@ struct DebtBody {
 }
 
 #[derive(Debug, Serialize)]
-struct Figures {
+struct QuotaBoundBody {
     limit: String,
     algorithm: String,
     period_ms: Option<u64>,
-    most_in_period: Option<MostBody>,
-    most_in_second: Option<MostBody>,
+    most_in_period: Option<BoundBody>,
+    most_in_second: Option<BoundBody>,
     queue: Option<QueueBody>,
-    at_once: Option<AtOnceBody>,
+    at_once: Option<ConcurrencyBody>,
 }
 
 #[derive(Debug, Serialize)]
-struct MostBody {
+struct BoundBody {
     charged: u64,
     warned: u64,
 }
@@ -85,12 +96,12 @@ struct MostBody {
 struct QueueBody {
     places: u64,
     longest_wait_ms: u64,
-    unheld_in_period: MostBody,
-    unheld_in_second: MostBody,
+    unheld_in_period: BoundBody,
+    unheld_in_second: BoundBody,
 }
 
 #[derive(Debug, Serialize)]
-struct AtOnceBody {
+struct ConcurrencyBody {
     permits: u64,
     warned: u64,
     lease_ms: Option<u64>,
@@ -115,13 +126,14 @@ impl From<&Promise> for PromiseBody {
             rule: promise.rule.clone(),
             when: promise.when.clone(),
             key: promise.key.clone(),
+            budget: promise.budget.clone(),
             unit: match promise.unit {
                 Unit::Requests => "requests",
                 Unit::Cost => "cost",
             },
             deny: promise.deny,
             shadow: promise.shadow,
-            grants: promise.grants.iter().map(Grant::from).collect(),
+            grants: promise.grants.iter().map(PromiseGrantBody::from).collect(),
             warned: promise.warned.map(|Warned { first, within_ns }| WarnedBody { first, within_ms: ms(within_ns) }),
             blocked: promise.blocked.map(|Blocked { after, within_ns, for_ns }| BlockedBody {
                 after,
@@ -129,34 +141,36 @@ impl From<&Promise> for PromiseBody {
                 for_ms: ms(for_ns),
             }),
             on_failure: promise.on_failure.map(on_failure),
+            consistency: promise.consistency.map(consistency),
+            lease_ms: promise.lease_ns.map(ms),
         }
     }
 }
 
-impl From<&GrantPromise> for Grant {
-    fn from(grant: &GrantPromise) -> Grant {
-        Grant {
-            whose: grant.whose.iter().map(WhoseBody::from).collect(),
+impl From<&GrantPromise> for PromiseGrantBody {
+    fn from(grant: &GrantPromise) -> PromiseGrantBody {
+        PromiseGrantBody {
+            whose: grant.whose.iter().map(AppliesToBody::from).collect(),
             unlimited: grant.is_unlimited(),
-            limits: grant.limits.iter().map(Limit::from).collect(),
+            limits: grant.limits.iter().map(PromiseLimitBody::from).collect(),
         }
     }
 }
 
-impl From<&Whose> for WhoseBody {
-    fn from(whose: &Whose) -> WhoseBody {
+impl From<&GrantedTo> for AppliesToBody {
+    fn from(whose: &GrantedTo) -> AppliesToBody {
         match whose {
-            Whose::Everybody => WhoseBody::Everybody,
-            Whose::Tier(name) => WhoseBody::Tier { name: name.clone() },
-            Whose::Keys(patterns) => WhoseBody::Key { patterns: patterns.clone() },
+            GrantedTo::Everybody => AppliesToBody::Everybody,
+            GrantedTo::Tier(name) => AppliesToBody::Tier { name: name.clone() },
+            GrantedTo::Keys(patterns) => AppliesToBody::Key { patterns: patterns.clone() },
         }
     }
 }
 
-impl From<&LimitPromise> for Limit {
-    fn from(promise: &LimitPromise) -> Limit {
-        Limit {
-            figures: Figures::new(&promise.quota, &promise.bound),
+impl From<&LimitPromise> for PromiseLimitBody {
+    fn from(promise: &LimitPromise) -> PromiseLimitBody {
+        PromiseLimitBody {
+            figures: QuotaBoundBody::new(&promise.quota, &promise.bound),
             longest_refusal_ms: promise.longest_refusal_ns.map(ms),
             debt: promise.debt.map(|debt| DebtBody {
                 most: debt.most,
@@ -165,18 +179,22 @@ impl From<&LimitPromise> for Limit {
             }),
             refusal_cost: promise.refusal_cost,
             never_above: promise.never_above,
-            while_store_fails: promise.share.as_ref().map(|share| ShareBody {
-                figures: Figures::new(&share.quota, &share.bound),
+            while_store_fails: promise.share.as_ref().map(|share| FallbackShareBody {
+                figures: QuotaBoundBody::new(&share.quota, &share.bound),
                 longest_refusal_ms: share.longest_refusal_ns.map(ms),
                 refusal_cost: share.refusal_cost,
             }),
+            leased: promise
+                .lease
+                .and_then(Result::ok)
+                .map(|lease| LeaseBody { most: lease.most, expires_ms: ms(lease.expires_ns) }),
         }
     }
 }
 
-impl Figures {
-    fn new(quota: &Quota, bound: &Bound) -> Figures {
-        let mut figures = Figures {
+impl QuotaBoundBody {
+    fn new(quota: &Quota, bound: &AdmissionBound) -> QuotaBoundBody {
+        let mut figures = QuotaBoundBody {
             limit: limit_words(quota),
             algorithm: quota.kind().to_string(),
             period_ms: None,
@@ -186,8 +204,15 @@ impl Figures {
             at_once: None,
         };
         match *bound {
-            Bound::Spans { in_period, in_second } => figures.set_spans(quota, in_period, in_second),
-            Bound::Queue { in_period, in_second, unheld_in_period, unheld_in_second, places, longest_wait_ns } => {
+            AdmissionBound::Spans { in_period, in_second } => figures.set_spans(quota, in_period, in_second),
+            AdmissionBound::Queue {
+                in_period,
+                in_second,
+                unheld_in_period,
+                unheld_in_second,
+                places,
+                longest_wait_ns,
+            } => {
                 figures.set_spans(quota, in_period, in_second);
                 figures.queue = Some(QueueBody {
                     places,
@@ -196,36 +221,43 @@ impl Figures {
                     unheld_in_second: unheld_in_second.into(),
                 });
             }
-            Bound::AtOnce { permits, warned, lease_ns } => {
+            AdmissionBound::AtOnce { permits, warned, lease_ns } => {
                 let warned = warned.map_or(0, |warned| warned.first);
-                figures.at_once = Some(AtOnceBody { permits, warned, lease_ms: lease_ns.map(ms) });
+                figures.at_once = Some(ConcurrencyBody { permits, warned, lease_ms: lease_ns.map(ms) });
             }
         }
         figures
     }
 
-    fn set_spans(&mut self, quota: &Quota, in_period: Most, in_second: Most) {
+    fn set_spans(&mut self, quota: &Quota, in_period: MostAdmitted, in_second: MostAdmitted) {
         self.period_ms = Some(ms(quota.period_ns()));
         self.most_in_period = Some(in_period.into());
         self.most_in_second = Some(in_second.into());
     }
 }
 
-impl From<Most> for MostBody {
-    fn from(Most { charged, warned }: Most) -> MostBody {
-        MostBody { charged, warned }
+impl From<MostAdmitted> for BoundBody {
+    fn from(MostAdmitted { charged, warned }: MostAdmitted) -> BoundBody {
+        BoundBody { charged, warned }
     }
 }
 
-fn on_failure(on_failure: OnFailure) -> &'static str {
+fn on_failure(on_failure: FailureMode) -> &'static str {
     match on_failure {
-        OnFailure::Open => "open",
-        OnFailure::Closed => "closed",
-        OnFailure::Local => "local",
+        FailureMode::Open => "open",
+        FailureMode::Closed => "closed",
+        FailureMode::Local => "local",
     }
 }
 
-/// Rounded up, as everywhere.
+fn consistency(consistency: Consistency) -> &'static str {
+    match consistency {
+        Consistency::Exact => "exact",
+        Consistency::Leased => "leased",
+    }
+}
+
+/// Rounds up.
 fn ms(ns: u64) -> u64 {
     ns.div_ceil(MS_NS)
 }

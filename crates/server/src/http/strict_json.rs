@@ -1,11 +1,8 @@
-//! JSON as a tree of so many values and no more, in which no object has two
-//! members of the same name.
+//! Parses JSON into a tree with a bounded number of values and no duplicate members.
 //!
-//! Bytes are read quickly, but each value of a tree takes memory of its own. A body
-//! that is nothing but small values would hold up everybody else on the thread for
-//! a hundred times as long as an ordinary one, so it is not read to its end. And of
-//! two members that contradict each other nobody can say which was meant: one who
-//! looks at a request before us may have taken the other.
+//! Every value of a tree allocates. A body of many small values would block the thread a hundred times as long as an
+//! ordinary one, so parsing stops at the limit. Duplicate members are ambiguous: a proxy in front of the service may
+//! have read the other one.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -13,54 +10,54 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::problem::Problem;
+use super::problem::ProblemDetails;
 
-/// Far more values than any such body has.
+/// The maximum number of values in a small body, far more than such bodies have.
 const MAX_VALUES: usize = 64;
 
-/// Reads a body, unless it has more than `most` values, of which a list or an object is one itself.
-pub(super) fn read(body: &[u8], most: usize) -> Result<Value, Problem> {
-    let tree = Tree { most, left: Cell::new(most), twice: RefCell::default() };
-    tree.read(body).map_err(|error| match tree.twice.into_inner() {
-        Some(member) => Problem::member_twice(&member),
-        None => Problem::bad_body(&error.to_string()),
+/// Parses a body with at most `max` values; a list or an object counts as one itself.
+pub(super) fn read(body: &[u8], max: usize) -> Result<Value, ProblemDetails> {
+    let tree = StrictTree { max, left: Cell::new(max), duplicate: RefCell::default() };
+    tree.read(body).map_err(|error| match tree.duplicate.into_inner() {
+        Some(member) => ProblemDetails::member_twice(&member),
+        None => ProblemDetails::bad_body(&error.to_string()),
     })
 }
 
-/// What is known of a tree while it is read.
-struct Tree {
-    most: usize,
+/// The state of the parser.
+struct StrictTree {
+    max: usize,
     /// How many more values there may be.
     left: Cell<usize>,
-    /// The name of a member that was there twice.
-    twice: RefCell<Option<String>>,
+    /// The name of a duplicate member.
+    duplicate: RefCell<Option<String>>,
 }
 
-impl Tree {
+impl StrictTree {
     fn read(&self, body: &[u8]) -> serde_json::Result<Value> {
         let mut json = serde_json::Deserializer::from_slice(body);
-        let value = Branch(self).deserialize(&mut json)?;
+        let value = StrictValue(self).deserialize(&mut json)?;
         json.end()?;
         Ok(value)
     }
 }
 
-/// A value that is about to be read.
+/// The next value to parse.
 #[derive(Clone, Copy)]
-struct Branch<'a>(&'a Tree);
+struct StrictValue<'a>(&'a StrictTree);
 
-impl<'de> DeserializeSeed<'de> for Branch<'_> {
+impl<'de> DeserializeSeed<'de> for StrictValue<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
-        let Tree { most, left, .. } = self.0;
-        let fewer = left.get().checked_sub(1);
-        left.set(fewer.ok_or_else(|| D::Error::custom(format_args!("it has more than {most} values")))?);
+        let StrictTree { max, left, .. } = self.0;
+        let remaining = left.get().checked_sub(1);
+        left.set(remaining.ok_or_else(|| D::Error::custom(format_args!("it has more than {max} values")))?);
         json.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Branch<'_> {
+impl<'de> Visitor<'de> for StrictValue<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,9 +100,9 @@ impl<'de> Visitor<'de> for Branch<'_> {
         let mut members = Map::new();
         while let Some(name) = object.next_key::<String>()? {
             if members.contains_key(&name) {
-                let told = A::Error::custom("a member is there twice");
-                self.0.twice.replace(Some(name));
-                return Err(told);
+                let error = A::Error::custom("a member occurs twice");
+                self.0.duplicate.replace(Some(name));
+                return Err(error);
             }
             members.insert(name, object.next_value_seed(self)?);
         }
@@ -113,22 +110,22 @@ impl<'de> Visitor<'de> for Branch<'_> {
     }
 }
 
-/// The members of a small body of which all are known by name.
+/// The members of a small body with known names.
 #[derive(Debug)]
-pub(super) struct Members(Map<String, Value>);
+pub(super) struct BodyMembers(Map<String, Value>);
 
-impl Members {
-    pub(super) fn parse(body: &[u8], known: &[&str]) -> Result<Members, Problem> {
+impl BodyMembers {
+    pub(super) fn parse(body: &[u8], known: &[&str]) -> Result<BodyMembers, ProblemDetails> {
         let expected = || format!("it must be a JSON object with {}", known.join(" and "));
         if serde_json::from_slice::<IgnoredAny>(body).is_err() {
-            return Err(Problem::bad_body(&expected()));
+            return Err(ProblemDetails::bad_body(&expected()));
         }
         let Value::Object(members) = read(body, MAX_VALUES)? else {
-            return Err(Problem::bad_body(&expected()));
+            return Err(ProblemDetails::bad_body(&expected()));
         };
         match members.keys().find(|name| !known.contains(&name.as_str())) {
-            Some(unknown) => Err(Problem::unknown_member(unknown, known)),
-            None => Ok(Members(members)),
+            Some(unknown) => Err(ProblemDetails::unknown_member(unknown, known)),
+            None => Ok(BodyMembers(members)),
         }
     }
 
@@ -141,12 +138,12 @@ impl Members {
 mod tests {
     use super::*;
 
-    fn told(body: &str, most: usize) -> String {
-        read(body.as_bytes(), most).map_or_else(|problem| problem.detail().to_owned(), |value| value.to_string())
+    fn result_text(body: &str, max: usize) -> String {
+        read(body.as_bytes(), max).map_or_else(|problem| problem.detail().to_owned(), |value| value.to_string())
     }
 
     #[test]
-    fn whatever_is_there_once_is_read_as_it_is() {
+    fn valid_json_is_parsed_unchanged() {
         for body in [
             "null",
             "[true,false,0,-1,18446744073709551615,-9223372036854775808,1.5,1e300,1e-400,\"\\u00e9\\n\",[],{}]",
@@ -157,29 +154,29 @@ mod tests {
         }
         for body in ["", "{", "[1,]", "[] []", "\"\\ud800\"", "1e400", "{\"a\":1"] {
             let error = serde_json::from_str::<Value>(body).unwrap_err().to_string();
-            assert!(told(body, 100).contains(&error), "{}", told(body, 100));
+            assert!(result_text(body, 100).contains(&error), "{}", result_text(body, 100));
         }
     }
 
     #[test]
-    fn whatever_is_there_twice_is_refused_wherever_it_is() {
+    fn duplicate_members_are_refused_at_any_depth() {
         for body in [r#"{"a":1,"a":1}"#, r#"{"b":0,"a":{},"\u0061":null}"#, r#"[[{"b":{"a":1,"c":2,"a":3}}]]"#] {
-            assert!(told(body, 100).contains("`a`"), "{}", told(body, 100));
+            assert!(result_text(body, 100).contains("`a`"), "{}", result_text(body, 100));
         }
     }
 
     #[test]
-    fn every_value_counts_and_no_name_does() {
+    fn values_count_and_member_names_do_not() {
         for (body, values) in [("[]", 1), ("[0,0]", 3), (r#"{"a":0,"b":[0]}"#, 4)] {
             assert!(read(body.as_bytes(), values).is_ok(), "{body}");
-            let told = told(body, values - 1);
-            assert!(told.contains(&format!("it has more than {} values", values - 1)), "{told}");
+            let error = result_text(body, values - 1);
+            assert!(error.contains(&format!("it has more than {} values", values - 1)), "{error}");
         }
     }
 
     #[test]
-    fn it_is_not_read_to_its_end() {
-        // What comes behind is no JSON, and nobody finds out.
-        assert!(told("[0,0,0,0,}", 3).contains("it has more than 3 values"));
+    fn parsing_stops_at_the_value_limit() {
+        // The rest is not JSON, and is not parsed.
+        assert!(result_text("[0,0,0,0,}", 3).contains("it has more than 3 values"));
     }
 }

@@ -8,86 +8,85 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::address_shares::{AddressShare, AddressShares};
 use super::connection_limits::ConnectionLimits;
 use super::connection_metrics::ListenerMetrics;
-use super::connection_slots::{ConnectionSlot, ConnectionSlots, Descriptors, For, SlotRefusal};
-use super::shares::{Share, Shares};
-use super::stream::{Encryption, Stream};
+use super::connection_slots::{ConnectionSlot, ConnectionSlots, Descriptors, ListenerUse, SlotRefusal};
+use super::stream::{ClientStream, Encryption, HandshakeError};
 use crate::observe::Observer;
+use crate::server::Listener;
 
-/// How long nothing is accepted after an error that will not go away by itself,
-/// such as that descriptors have run out.
+/// The pause after an accept error that persists, such as exhausted descriptors.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
-/// When the service stops, the system may already have connections for it that
-/// it has not seen. They are taken for so long; then the socket closes.
+/// At shutdown the backlog may have connections that were not accepted yet. They are accepted for this long; then the
+/// socket closes.
 const DRAIN_BACKLOG_FOR: Duration = Duration::from_millis(100);
 const DRAIN_IDLE_FOR: Duration = Duration::from_millis(20);
 
-/// What a listener grants to those who come.
+/// The configuration of a listener.
 #[derive(Debug)]
-pub(crate) struct Granted {
+pub(crate) struct ListenerConfig {
     pub(crate) limits: ConnectionLimits,
     pub(crate) encryption: Encryption,
     pub(crate) metrics: ListenerMetrics,
-    /// Who is told whom TLS did not let in, and why.
+    /// Logs failed handshakes.
     pub(crate) observer: Arc<Observer>,
-    /// What the listener is called.
-    pub(crate) listener: &'static str,
-    /// What the connections of an address hold together, over all listeners.
-    pub(crate) shares: Shares,
+    /// The listener.
+    pub(crate) listener: Listener,
+    /// Resources that the connections of an address share, over all listeners.
+    pub(crate) shares: AddressShares,
     /// The descriptors of all listeners.
     pub(crate) descriptors: Descriptors,
-    /// Whose connections come here.
-    pub(crate) used_for: For,
+    /// Whether the listener is for callers or for the admin API.
+    pub(crate) used_for: ListenerUse,
 }
 
-/// An accepted connection, as a front end gets it.
+/// An accepted connection, as passed to a front end.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) stream: Stream,
+pub(crate) struct AcceptedConnection {
+    pub(crate) stream: ClientStream,
     pub(crate) address: SocketAddr,
     pub(crate) stopped: watch::Receiver<bool>,
-    /// What it may hold, together with the other connections of its address.
-    pub(crate) share: Arc<Share>,
+    /// The resources that it shares with other connections of its address.
+    pub(crate) share: Arc<AddressShare>,
 }
 
-/// Whether the service is about to end, for who asks with every request:
-/// reading the channel itself takes a lock.
+/// Whether the service is stopping. Read for every request: reading the channel itself takes a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct StopFlag {
-    /// It was so at the first look.
+    /// Whether it was stopping when this flag was created.
     has_stopped: bool,
     stopped: watch::Receiver<bool>,
 }
 
 impl StopFlag {
-    /// Of a channel that says `true` once, and nothing after that.
+    /// Creates a flag from a channel that changes to `true` once.
     pub(crate) fn new(mut stopped: watch::Receiver<bool>) -> StopFlag {
         let has_stopped = *stopped.borrow_and_update();
         StopFlag { has_stopped, stopped }
     }
 
     #[inline]
-    pub(crate) fn is_up(&self) -> bool {
-        // Without a sender the service is gone.
+    pub(crate) fn is_set(&self) -> bool {
+        // Without a sender the service has ended.
         self.has_stopped || self.stopped.has_changed().unwrap_or(true)
     }
 }
 
-/// Accepts until the service stops, and returns when every connection has
-/// ended. `front_end` serves one of them. Dropping the future ends them all.
+/// Accepts connections until the service stops, and returns when every connection has ended. `front_end` serves one
+/// connection. Dropping the future ends all of them.
 pub(crate) async fn accept<F, Served>(
     socket: TcpListener,
-    granted: Granted,
+    config: ListenerConfig,
     stopped: watch::Receiver<bool>,
     front_end: F,
 ) where
-    F: Fn(Connection) -> Served + Send + Sync + 'static,
+    F: Fn(AcceptedConnection) -> Served + Send + Sync + 'static,
     Served: Future<Output = ()> + Send + 'static,
 {
-    let slots = ConnectionSlots::new(granted.limits.connections, granted.limits.connections_per_address);
-    let context = Arc::new(ListenerContext { granted, slots, front_end });
+    let slots = ConnectionSlots::new(config.limits.connections, config.limits.connections_per_address);
+    let context = Arc::new(ListenerContext { config, slots, front_end });
     let mut accept_loop = AcceptLoop { context, connections: JoinSet::new(), stopped };
     accept_loop.accept_until_stopped(&socket).await;
     accept_loop.drain_backlog(&socket).await;
@@ -95,17 +94,17 @@ pub(crate) async fn accept<F, Served>(
     while accept_loop.connections.join_next().await.is_some() {}
 }
 
-/// What is the same for all connections of a listener.
+/// The state shared by all connections of a listener.
 struct ListenerContext<F> {
-    granted: Granted,
+    config: ListenerConfig,
     slots: ConnectionSlots,
     front_end: F,
 }
 
-/// What a connection counts in, from its beginning to its end.
+/// The slots that a connection holds.
 type Slots = [ConnectionSlot; 2];
 
-impl Granted {
+impl ListenerConfig {
     fn admit(&self, slots: &ConnectionSlots, from: IpAddr) -> Result<Slots, SlotRefusal> {
         let slot = slots.take(from)?;
         let descriptor = self.descriptors.take(self.used_for, from).ok_or(SlotRefusal::ForDescriptor)?;
@@ -113,7 +112,7 @@ impl Granted {
     }
 }
 
-/// Accepts the connections of a listener, and waits for them to end.
+/// Accepts the connections of a listener and waits for their end.
 struct AcceptLoop<F> {
     context: Arc<ListenerContext<F>>,
     connections: JoinSet<()>,
@@ -122,7 +121,7 @@ struct AcceptLoop<F> {
 
 impl<F, Served> AcceptLoop<F>
 where
-    F: Fn(Connection) -> Served + Send + Sync + 'static,
+    F: Fn(AcceptedConnection) -> Served + Send + Sync + 'static,
     Served: Future<Output = ()> + Send + 'static,
 {
     async fn accept_until_stopped(&mut self, socket: &TcpListener) {
@@ -134,8 +133,8 @@ where
                 accepted = socket.accept() => match accepted {
                     Ok((connection, address)) => self.admit_connection(connection, address),
                     Err(error) => {
-                        self.context.granted.metrics.accept_errors.inc();
-                        if !is_of_one_connection(&error) {
+                        self.context.config.metrics.accept_errors.inc();
+                        if !concerns_one_connection(&error) {
                             tokio::time::sleep(PAUSE_AFTER_ERROR).await;
                         }
                     }
@@ -144,7 +143,7 @@ where
         }
     }
 
-    /// Admits the connections that the system had queued before the service stopped.
+    /// Accepts the connections that were in the backlog when the service stopped.
     async fn drain_backlog(&mut self, socket: &TcpListener) {
         let begun = tokio::time::Instant::now();
         while begun.elapsed() < DRAIN_BACKLOG_FOR {
@@ -156,13 +155,13 @@ where
     }
 
     fn admit_connection(&mut self, connection: TcpStream, address: SocketAddr) {
-        let ListenerContext { granted, slots, .. } = &*self.context;
-        let admitted = match granted.admit(slots, address.ip()) {
+        let ListenerContext { config, slots, .. } = &*self.context;
+        let admitted = match config.admit(slots, address.ip()) {
             Ok(admitted) => admitted,
-            Err(why) => return granted.metrics.count_refused(why),
+            Err(why) => return config.metrics.count_refused(why),
         };
-        // Answers are small and somebody waits for each: never hold one back to fill a packet.
-        // Where that cannot be said, answers come all the same.
+        // Responses are small and latency matters: disables Nagle's algorithm. If that fails, responses are still
+        // sent.
         let _ = connection.set_nodelay(true);
         let (context, stopped) = (Arc::clone(&self.context), self.stopped.clone());
         self.connections.spawn(async move { context.serve(connection, address, stopped, admitted).await });
@@ -171,7 +170,7 @@ where
 
 impl<F, Served> ListenerContext<F>
 where
-    F: Fn(Connection) -> Served,
+    F: Fn(AcceptedConnection) -> Served,
     Served: Future<Output = ()>,
 {
     async fn serve(
@@ -181,50 +180,56 @@ where
         mut stopped: watch::Receiver<bool>,
         _slots: Slots,
     ) {
-        let Granted { limits, encryption, metrics, observer, listener, shares, .. } = &self.granted;
+        let &ListenerConfig { ref limits, ref encryption, ref metrics, ref observer, listener, ref shares, .. } =
+            &self.config;
         metrics.accepted.inc();
-        let _open = Open::new(metrics);
+        let _open = OpenConnection::new(metrics);
         let share = shares.of(address.ip());
         let stream = tokio::select! {
-            begun = tokio::time::timeout(limits.header_timeout, encryption.begin(connection)) => begun,
-            // A connection without a handshake has not sent a request.
-            () = until_stopped(&mut stopped), if encryption.takes_time() => return,
+            begun = tokio::time::timeout(limits.header_timeout, encryption.establish(connection)) => begun,
+            // A connection that has not completed its handshake has not sent a request.
+            () = until_stopped(&mut stopped), if encryption.has_handshake() => return,
         };
         match stream {
-            Ok(Ok(stream)) => (self.front_end)(Connection { stream, address, stopped, share }).await,
+            Ok(Ok(stream)) => (self.front_end)(AcceptedConnection { stream, address, stopped, share }).await,
             Ok(Err(error)) => {
-                metrics.handshake_errors.inc();
-                observer.note_failed_handshake(listener, address.ip(), &error);
+                metrics.count_failed_handshake(Some(&error));
+                match error {
+                    HandshakeError::Plaintext => observer.note_plaintext(listener, address.ip()),
+                    HandshakeError::Failed(error) => {
+                        observer.note_failed_handshake(listener.name(), address.ip(), &error);
+                    }
+                }
             }
             // The handshake took too long: there is no error to log.
-            Err(_) => metrics.handshake_errors.inc(),
+            Err(_) => metrics.count_failed_handshake(None),
         }
     }
 }
 
-/// Counts a connection as open until it is dropped, also where its task is ended from outside.
-struct Open<'a>(&'a ListenerMetrics);
+/// Counts a connection as open until dropped, even if its task is aborted.
+struct OpenConnection<'a>(&'a ListenerMetrics);
 
-impl<'a> Open<'a> {
-    fn new(metrics: &'a ListenerMetrics) -> Open<'a> {
+impl<'a> OpenConnection<'a> {
+    fn new(metrics: &'a ListenerMetrics) -> OpenConnection<'a> {
         metrics.open.inc();
-        Open(metrics)
+        OpenConnection(metrics)
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
         self.0.open.dec();
     }
 }
 
-/// Waits until the service stops. If it is gone altogether, that is as good a reason.
+/// Waits until the service stops or has ended.
 pub(crate) async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// Whether an error is about the connection that was to be accepted, and not about us.
-fn is_of_one_connection(error: &io::Error) -> bool {
+/// Returns whether an accept error concerns only the connection being accepted.
+fn concerns_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
@@ -239,20 +244,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_up_from_when_the_service_stops() {
+    fn stop_flag_is_set_once_the_service_stops() {
         let (stop, stopped) = watch::channel(false);
         let early = StopFlag::new(stopped.clone());
-        assert!(!early.is_up() && !early.is_up());
+        assert!(!early.is_set() && !early.is_set());
         stop.send_replace(true);
-        assert!(early.is_up() && early.is_up(), "looking does not take it down");
-        assert!(StopFlag::new(stopped).is_up(), "who comes later sees it too");
+        assert!(early.is_set() && early.is_set(), "reading the flag does not clear it");
+        assert!(StopFlag::new(stopped).is_set(), "a flag created later is set too");
     }
 
     #[test]
-    fn it_is_up_when_the_service_is_gone() {
+    fn stop_flag_is_set_once_the_service_has_ended() {
         let (stop, stopped) = watch::channel(false);
         let flag = StopFlag::new(stopped);
         drop(stop);
-        assert!(flag.is_up());
+        assert!(flag.is_set());
     }
 }

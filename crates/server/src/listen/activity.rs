@@ -6,108 +6,106 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::connection_limits::ConnectionLimits;
-use super::stream::NotesBytes;
+use super::stream::IoObserver;
 
-/// Whoever was not silent for so long when the service stops is about to send
-/// another request, and closing the connection would break it. It is answered,
-/// and the answer says that the connection closes.
-const ABOUT_TO_SEND: Duration = Duration::from_millis(500);
+/// At shutdown, a connection that was active within this time is expected to send another request, which closing would
+/// break. The request is answered with `Connection: close`.
+const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// How often a stopping service looks whether a request has ended meanwhile.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How often a stopping service checks whether requests have ended.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// No time.
+/// Marks a time that is not set.
 const NEVER: u64 = u64::MAX;
 
-/// What one connection is doing, so that it does not take for ever. All clones are the same connection.
+/// The activity of one connection, for its timeouts. Clones share the state.
 ///
-/// It is written at every request and read only when somebody might have run
-/// out of time, so a request costs no timer.
+/// It is written for every request and read only when a timeout may have expired, so a request needs no timer.
 #[derive(Clone, Debug)]
-pub(crate) struct Activity(Arc<State>);
+pub(crate) struct Activity(Arc<ActivityState>);
 
 /// Times are milliseconds since the connection began.
 #[derive(Debug)]
-struct State {
+struct ActivityState {
     begun: Instant,
-    /// When bytes last came or went.
-    moved: AtomicU64,
-    /// When the head that is being read began.
-    head_begun: AtomicU64,
-    /// Since when somebody does not take what is written to them.
-    stuck: AtomicU64,
+    /// When bytes were last read or written.
+    last_io: AtomicU64,
+    /// When the first bytes of the current request headers arrived.
+    headers_begun: AtomicU64,
+    /// Since when writes make no progress.
+    write_blocked_since: AtomicU64,
     /// Requests whose responses have not ended.
     in_flight: AtomicU64,
-    /// Since when a large answer is being written.
-    answering: AtomicU64,
+    /// Since when a large response is being written.
+    response_started: AtomicU64,
 }
 
-/// A large answer that is not written yet. While it waits, others of the same address may have to.
+/// A large response that is not fully written. Others of the same address may wait for its memory.
 #[derive(Debug)]
-pub(crate) struct Answering(Activity);
+pub(crate) struct ResponseInProgress(Activity);
 
 impl Activity {
     pub(crate) fn new() -> Activity {
-        Activity(Arc::new(State {
+        Activity(Arc::new(ActivityState {
             begun: Instant::now(),
-            moved: AtomicU64::new(0),
-            // Who connects is expected to say something.
-            head_begun: AtomicU64::new(0),
-            stuck: AtomicU64::new(NEVER),
+            last_io: AtomicU64::new(0),
+            // A new connection is expected to send a request.
+            headers_begun: AtomicU64::new(0),
+            write_blocked_since: AtomicU64::new(NEVER),
             in_flight: AtomicU64::new(0),
-            answering: AtomicU64::new(NEVER),
+            response_started: AtomicU64::new(NEVER),
         }))
     }
 
-    /// A request's head was read.
+    /// Records that the headers of a request were read.
     pub(crate) fn begin_request(&self) {
         self.count_in_flight(1);
-        self.0.head_begun.store(NEVER, Ordering::Relaxed);
+        self.0.headers_begun.store(NEVER, Ordering::Relaxed);
     }
 
-    /// Its response has ended.
+    /// Records the end of a response.
     pub(crate) fn end_request(&self) {
-        self.0.moved.store(self.now(), Ordering::Relaxed);
+        self.0.last_io.store(self.now(), Ordering::Relaxed);
         self.count_in_flight(u64::MAX);
     }
 
-    /// Only the connection's own task counts, so it takes no more than to add.
+    /// Only the connection's own task writes, so no atomic addition is needed.
     fn count_in_flight(&self, more: u64) {
         let in_flight = &self.0.in_flight;
         in_flight.store(in_flight.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 
-    /// A large answer is about to be written.
-    pub(crate) fn begin_answer(&self) -> Answering {
-        self.0.answering.store(self.now(), Ordering::Relaxed);
-        Answering(self.clone())
+    /// Records the start of a large response.
+    pub(crate) fn begin_response(&self) -> ResponseInProgress {
+        self.0.response_started.store(self.now(), Ordering::Relaxed);
+        ResponseInProgress(self.clone())
     }
 
-    /// Whether nothing could be written for so long.
-    pub(crate) fn is_stuck_for(&self, so_long: Duration) -> bool {
-        let stuck = self.0.stuck.load(Ordering::Relaxed);
-        stuck != NEVER && stuck.saturating_add(ms(so_long)) <= self.now()
+    /// Returns whether writes have made no progress for this long.
+    pub(crate) fn is_write_blocked_for(&self, duration: Duration) -> bool {
+        let write_blocked_since = self.0.write_blocked_since.load(Ordering::Relaxed);
+        write_blocked_since != NEVER && write_blocked_since.saturating_add(ms(duration)) <= self.now()
     }
 
-    /// Waits until the connection has taken too long for something, or is idle while the service stops.
+    /// Waits until a timeout of the connection expires, or it is idle while the service stops.
     pub(crate) async fn overdue(&self, limits: &ConnectionLimits, stopped: &mut watch::Receiver<bool>) {
         loop {
             let is_stopping = *stopped.borrow();
             let due = match self.due(limits, is_stopping) {
                 Some(due) if due <= self.now() => return,
                 Some(due) => self.0.begun + Duration::from_millis(due),
-                None if is_stopping => Instant::now() + LOOK_AGAIN,
+                None if is_stopping => Instant::now() + RECHECK_INTERVAL,
                 None => Instant::now() + limits.idle_timeout,
             };
-            // Who stops is told at once; who has stopped already is looked at again in time. Long before what is due
-            // now, a request may end, or the head of the next begin, and then something is due sooner.
-            let at_most = if is_stopping { LOOK_AGAIN } else { limits.idle_timeout.min(limits.header_timeout) };
-            let look_again = due.min(Instant::now() + at_most);
+            // A stop signal wakes this at once; while stopping, the state is polled. Long before the current deadline
+            // a request may end, or the headers of the next begin, with an earlier deadline.
+            let max_sleep = if is_stopping { RECHECK_INTERVAL } else { limits.idle_timeout.min(limits.header_timeout) };
+            let next_check = due.min(Instant::now() + max_sleep);
             tokio::select! {
-                () = tokio::time::sleep_until(look_again) => {}
+                () = tokio::time::sleep_until(next_check) => {}
                 changed = stopped.changed(), if !is_stopping => {
                     if changed.is_err() {
-                        // The service is gone.
+                        // The service has ended.
                         return;
                     }
                 }
@@ -115,66 +113,66 @@ impl Activity {
         }
     }
 
-    /// When something is due. Nothing is while a request is in flight: its handler has bounds of its own.
+    /// Returns the next deadline. There is none while a request is in flight: its handler has its own timeouts.
     fn due(&self, limits: &ConnectionLimits, is_stopping: bool) -> Option<u64> {
         let state = &*self.0;
-        let moved = state.moved.load(Ordering::Relaxed);
-        let stuck = state.stuck.load(Ordering::Relaxed);
-        let answered = state.answering.load(Ordering::Relaxed).saturating_add(ms(limits.answer_timeout));
-        if stuck != NEVER {
-            return Some(stuck.saturating_add(ms(limits.write_timeout)).min(answered));
+        let last_io = state.last_io.load(Ordering::Relaxed);
+        let write_blocked_since = state.write_blocked_since.load(Ordering::Relaxed);
+        let response_due = state.response_started.load(Ordering::Relaxed).saturating_add(ms(limits.answer_timeout));
+        if write_blocked_since != NEVER {
+            return Some(write_blocked_since.saturating_add(ms(limits.write_timeout)).min(response_due));
         }
-        if answered != NEVER {
-            return Some(answered);
+        if response_due != NEVER {
+            return Some(response_due);
         }
         if state.in_flight.load(Ordering::Relaxed) > 0 {
             return None;
         }
-        let has_said_nothing = moved == 0;
-        match state.head_begun.load(Ordering::Relaxed) {
-            // Nothing has begun yet, so it is a silence too.
-            head_begun if head_begun != NEVER && !is_stopping && has_said_nothing => {
-                Some(head_begun.saturating_add(ms(limits.header_timeout.min(limits.idle_timeout))))
+        let has_sent_nothing = last_io == 0;
+        match state.headers_begun.load(Ordering::Relaxed) {
+            // Nothing was sent yet, so the idle timeout applies too.
+            headers_begun if headers_begun != NEVER && !is_stopping && has_sent_nothing => {
+                Some(headers_begun.saturating_add(ms(limits.header_timeout.min(limits.idle_timeout))))
             }
-            head_begun if head_begun != NEVER && !has_said_nothing => {
-                Some(head_begun.saturating_add(ms(limits.header_timeout)))
+            headers_begun if headers_begun != NEVER && !has_sent_nothing => {
+                Some(headers_begun.saturating_add(ms(limits.header_timeout)))
             }
-            _ if is_stopping => Some(moved.saturating_add(ms(ABOUT_TO_SEND))),
-            _ => Some(moved.saturating_add(ms(limits.idle_timeout))),
+            _ if is_stopping => Some(last_io.saturating_add(ms(STOP_GRACE))),
+            _ => Some(last_io.saturating_add(ms(limits.idle_timeout))),
         }
     }
 
     fn now(&self) -> u64 {
-        // Bytes may come within the first millisecond, and 0 says that none came.
+        // Bytes may arrive within the first millisecond, and 0 means that none arrived.
         ms(self.0.begun.elapsed()).max(1)
     }
 }
 
-impl NotesBytes for Activity {
+impl IoObserver for Activity {
     fn read(&self) {
         let now = self.now();
-        self.0.moved.store(now, Ordering::Relaxed);
-        let is_between = self.0.in_flight.load(Ordering::Relaxed) == 0;
-        if is_between && self.0.head_begun.load(Ordering::Relaxed) == NEVER {
-            self.0.head_begun.store(now, Ordering::Relaxed);
+        self.0.last_io.store(now, Ordering::Relaxed);
+        let is_between_requests = self.0.in_flight.load(Ordering::Relaxed) == 0;
+        if is_between_requests && self.0.headers_begun.load(Ordering::Relaxed) == NEVER {
+            self.0.headers_begun.store(now, Ordering::Relaxed);
         }
     }
 
     fn wrote(&self) {
-        self.0.moved.store(self.now(), Ordering::Relaxed);
-        self.0.stuck.store(NEVER, Ordering::Relaxed);
+        self.0.last_io.store(self.now(), Ordering::Relaxed);
+        self.0.write_blocked_since.store(NEVER, Ordering::Relaxed);
     }
 
-    fn could_not_write(&self) {
+    fn write_blocked(&self) {
         let now = self.now();
-        // Only the first time counts.
-        let _ = self.0.stuck.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
+        // Only the first blocked write counts.
+        let _ = self.0.write_blocked_since.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-impl Drop for Answering {
+impl Drop for ResponseInProgress {
     fn drop(&mut self) {
-        self.0.0.answering.store(NEVER, Ordering::Relaxed);
+        self.0.0.response_started.store(NEVER, Ordering::Relaxed);
     }
 }
 
@@ -195,34 +193,34 @@ mod tests {
         }
     }
 
-    /// How long it takes until the connection is overdue, in milliseconds.
+    /// Returns after how many milliseconds a timeout expires.
     async fn overdue_after_ms(activity: &Activity, stopped: &mut watch::Receiver<bool>) -> u64 {
         let begun = Instant::now();
         let limits = limits();
-        // The time is not real, so a day of it is soon over.
+        // Time is paused, so a day passes at once.
         let overdue = tokio::time::timeout(Duration::from_secs(86_400), activity.overdue(&limits, stopped));
         overdue.await.unwrap();
         ms(begun.elapsed())
     }
 
-    /// The same while somebody asks something.
-    async fn overdue_while_ms(ask: impl Future, overdue: impl Future) -> u64 {
+    /// Returns after how many milliseconds `overdue` completes while `traffic` runs.
+    async fn overdue_while_ms(traffic: impl Future, overdue: impl Future) -> u64 {
         let begun = Instant::now();
         tokio::select! {
             _ = overdue => {}
-            _ = ask => {}
+            _ = traffic => {}
         }
         ms(begun.elapsed())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_says_nothing_has_as_long_as_a_head_may_take() {
+    async fn new_connections_have_the_header_timeout() {
         let (_stop, mut stopped) = watch::channel(false);
         assert_eq!(overdue_after_ms(&Activity::new(), &mut stopped).await, 2_000);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_head_that_trickles_in_is_not_waited_for_longer() {
+    async fn slow_headers_do_not_extend_the_header_timeout() {
         let (_stop, mut stopped) = watch::channel(false);
         let activity = Activity::new();
         activity.begin_request();
@@ -235,22 +233,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_large_answer_that_is_read_slowly_is_not_waited_for_longer() {
+    async fn slow_readers_do_not_extend_the_response_timeout() {
         let (_stop, mut stopped) = watch::channel(false);
         let activity = Activity::new();
-        let answering = activity.begin_answer();
+        let response_started = activity.begin_response();
         for _ in 0..4 {
-            activity.could_not_write();
+            activity.write_blocked();
             tokio::time::advance(Duration::from_secs(4)).await;
             activity.wrote();
         }
         assert_eq!(overdue_after_ms(&activity, &mut stopped).await, 14_001);
-        drop(answering);
-        assert!(activity.0.answering.load(Ordering::Relaxed) == NEVER);
+        drop(response_started);
+        assert!(activity.0.response_started.load(Ordering::Relaxed) == NEVER);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn between_requests_it_may_be_idle() {
+    async fn idle_timeout_applies_between_requests() {
         let (_stop, mut stopped) = watch::channel(false);
         let activity = Activity::new();
         activity.read();
@@ -261,11 +259,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_short_silence_is_noticed_though_a_head_may_take_longer() {
+    async fn idle_timeout_shorter_than_the_header_timeout_applies() {
         let (_stop, mut stopped) = watch::channel(false);
         let limits = ConnectionLimits { idle_timeout: Duration::from_secs(1), ..limits() };
         let activity = Activity::new();
-        let ask = async {
+        let traffic = async {
             tokio::time::sleep(Duration::from_millis(100)).await;
             activity.read();
             activity.begin_request();
@@ -273,14 +271,14 @@ mod tests {
             activity.wrote();
             std::future::pending::<()>().await;
         };
-        assert_eq!(overdue_while_ms(ask, activity.overdue(&limits, &mut stopped)).await, 1_100);
+        assert_eq!(overdue_while_ms(traffic, activity.overdue(&limits, &mut stopped)).await, 1_100);
         let begun = Instant::now();
         Activity::new().overdue(&limits, &mut stopped).await;
         assert_eq!(ms(begun.elapsed()), 1_000);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silence_counts_from_the_request_though_its_head_was_looked_at_before() {
+    async fn idle_timeout_starts_after_the_request() {
         let (_stop, mut stopped) = watch::channel(false);
         let limits = ConnectionLimits {
             idle_timeout: Duration::from_secs(1),
@@ -288,7 +286,7 @@ mod tests {
             ..limits()
         };
         let activity = Activity::new();
-        let ask = async {
+        let traffic = async {
             activity.read();
             tokio::time::sleep(Duration::from_millis(1_500)).await;
             activity.begin_request();
@@ -296,42 +294,42 @@ mod tests {
             activity.wrote();
             std::future::pending::<()>().await;
         };
-        assert_eq!(overdue_while_ms(ask, activity.overdue(&limits, &mut stopped)).await, 2_500);
+        assert_eq!(overdue_while_ms(traffic, activity.overdue(&limits, &mut stopped)).await, 2_500);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_head_has_its_time_also_after_other_requests() {
+    async fn header_timeout_applies_to_later_requests() {
         let (_stop, mut stopped) = watch::channel(false);
         let (limits, activity) = (limits(), Activity::new());
         activity.read();
         activity.begin_request();
         activity.end_request();
         activity.wrote();
-        let ask = async {
+        let traffic = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             loop {
                 activity.read();
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
         };
-        assert_eq!(overdue_while_ms(ask, activity.overdue(&limits, &mut stopped)).await, 3_000);
+        assert_eq!(overdue_while_ms(traffic, activity.overdue(&limits, &mut stopped)).await, 3_000);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_under_way_is_waited_for_and_one_who_does_not_read_is_not() {
+    async fn requests_in_flight_have_no_deadline_and_blocked_writes_do() {
         let (_stop, mut stopped) = watch::channel(false);
         let activity = Activity::new();
         activity.begin_request();
         let limits = limits();
         let wait = tokio::time::timeout(Duration::from_secs(3_600), activity.overdue(&limits, &mut stopped));
         assert!(wait.await.is_err());
-        activity.could_not_write();
-        activity.could_not_write();
+        activity.write_blocked();
+        activity.write_blocked();
         assert!(overdue_after_ms(&activity, &mut stopped).await <= 5_000);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn when_it_stops_idle_connections_close_at_once_and_busy_ones_get_a_moment() {
+    async fn shutdown_closes_idle_connections_at_once_and_active_ones_after_a_grace_period() {
         let (stop, mut stopped) = watch::channel(false);
         let (idle, busy) = (Activity::new(), Activity::new());
         for activity in [&idle, &busy] {
@@ -347,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn when_it_stops_who_said_nothing_gets_a_moment() {
+    async fn new_connections_get_a_grace_period_at_shutdown() {
         let (stop, mut stopped) = watch::channel(false);
         let activity = Activity::new();
         stop.send_replace(true);

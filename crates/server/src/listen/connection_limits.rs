@@ -1,25 +1,25 @@
 use std::time::Duration;
 
-/// Limits and timeouts of the connections of one listener. Every listener has its own slots,
-/// so that a flood on one leaves the others alone.
+/// Limits and timeouts of the connections of one listener. Every listener has its own slots, so that a flood on one
+/// does not affect the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// So many connections in all.
+    /// The maximum number of connections.
     pub connections: usize,
-    /// So many connections from one address; of IPv6, from one network of 64 bits.
+    /// The maximum from one address, or from one IPv6 /64 network.
     pub connections_per_address: usize,
-    /// How long the head of a request may take, and the handshake before the first.
+    /// The timeout of request headers, and of the TLS handshake.
     pub header_timeout: Duration,
-    /// How long a connection may be idle between requests.
+    /// The idle timeout between requests.
     pub idle_timeout: Duration,
-    /// How long the body of a request may take.
+    /// The timeout of a request body.
     pub body_timeout: Duration,
-    /// How long a write may make no progress.
+    /// The timeout of a write that makes no progress.
     pub write_timeout: Duration,
-    /// How long a client may take for all of a large answer.
+    /// The timeout for reading a large response.
     pub answer_timeout: Duration,
-    /// How many descriptors the system grants to the process, for the connections of all listeners and everything
-    /// else. `None` is as many as it likes.
+    /// The process's limit on file descriptors, for connections of all listeners and everything else. `None` is
+    /// unlimited.
     pub descriptors: Option<usize>,
 }
 
@@ -27,7 +27,7 @@ impl Default for ConnectionLimits {
     fn default() -> ConnectionLimits {
         ConnectionLimits {
             connections: 10_000,
-            // A gateway opens hundreds, and all come from its one address.
+            // A gateway opens hundreds of connections, all from one address.
             connections_per_address: 1_000,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),

@@ -2,56 +2,55 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The most descriptors that are kept for what is no connection of a listener: listeners, files, the store's own
-/// connections.
-const MOST_RESERVED: usize = 64;
+/// The most descriptors reserved for other uses: listeners, files, connections to the store.
+const MAX_RESERVED: usize = 64;
 
-/// The most descriptors that are kept for operators.
-const MOST_FOR_OPERATORS: usize = 64;
+/// The most descriptors reserved for the admin listener.
+const MAX_FOR_ADMIN: usize = 64;
 
-/// A limit on connections, in all and for each address. All clones are the same.
+/// A limit on connections, in total and per address. Clones share the state.
 #[derive(Clone, Debug)]
-pub(in crate::listen) struct ConnectionSlots(Arc<State>);
+pub(in crate::listen) struct ConnectionSlots(Arc<SlotState>);
 
 #[derive(Debug)]
-struct State {
+struct SlotState {
     in_all: usize,
     per_address: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<SlotCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct SlotCounts {
     in_all: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// Counts one connection until it is dropped.
+/// Holds a slot until dropped.
 #[derive(Debug)]
 pub(in crate::listen) struct ConnectionSlot {
     slots: ConnectionSlots,
     address: IpAddr,
 }
 
-/// Why a connection gets no slot.
+/// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::listen) enum SlotRefusal {
-    /// All are taken.
+    /// All slots are taken.
     InAll,
-    /// This address has taken as many as one address may.
+    /// The address has reached its limit.
     ForAddress,
-    /// The process has no descriptor left for it.
+    /// No file descriptor is left for it.
     ForDescriptor,
 }
 
 impl ConnectionSlots {
     pub(in crate::listen) fn new(in_all: usize, per_address: usize) -> ConnectionSlots {
-        ConnectionSlots(Arc::new(State { in_all, per_address, taken: Mutex::default() }))
+        ConnectionSlots(Arc::new(SlotState { in_all, per_address, taken: Mutex::default() }))
     }
 
     /// Takes a slot for a connection from this address.
     pub(in crate::listen) fn take(&self, from: IpAddr) -> Result<ConnectionSlot, SlotRefusal> {
-        let address = counted_as(from);
+        let address = counted_address(from);
         let mut taken = self.lock();
         if taken.in_all >= self.0.in_all {
             return Err(SlotRefusal::InAll);
@@ -66,7 +65,7 @@ impl ConnectionSlots {
     }
 
     /// Nothing that holds the lock can panic halfway.
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, SlotCounts> {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -77,7 +76,7 @@ impl Drop for ConnectionSlot {
         taken.in_all -= 1;
         if let Some(by_address) = taken.by_address.get_mut(&self.address) {
             *by_address -= 1;
-            // Addresses without connections are not remembered, or the table would grow without end.
+            // Addresses without connections are removed, or the table would grow without bound.
             if *by_address == 0 {
                 taken.by_address.remove(&self.address);
             }
@@ -85,48 +84,48 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// The descriptors that connections of all listeners may take, so that some are always left for operators and for
-/// the service itself. All clones are the same.
+/// The file descriptors for connections of all listeners. Some are always left for the admin listener and for the
+/// service itself. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Descriptors {
     callers: ConnectionSlots,
-    operators: ConnectionSlots,
+    admin: ConnectionSlots,
 }
 
-/// Who a descriptor is for.
+/// The use of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
+pub(crate) enum ListenerUse {
     Callers,
-    Operators,
+    Admin,
 }
 
 impl Descriptors {
-    /// Out of so many that the system grants to the process; `None` is as many as it likes.
+    /// Divides the process's descriptor limit; `None` is unlimited.
     pub(crate) fn of(granted: Option<usize>) -> Descriptors {
         let usable = usable(granted.unwrap_or(usize::MAX));
-        let operators = MOST_FOR_OPERATORS.min(usable / 8).max(1);
-        // Half, so that one address never has what all others need.
+        let admin = MAX_FOR_ADMIN.min(usable / 8).max(1);
+        // Half, so that one address leaves descriptors for the others.
         let slots = |in_all: usize| ConnectionSlots::new(in_all, in_all.div_ceil(2));
-        Descriptors { callers: slots(usable.saturating_sub(operators)), operators: slots(operators) }
+        Descriptors { callers: slots(usable.saturating_sub(admin)), admin: slots(admin) }
     }
 
-    /// One for a connection from there, if there is one left for it.
-    pub(in crate::listen) fn take(&self, used_for: For, from: IpAddr) -> Option<ConnectionSlot> {
+    /// Takes a descriptor for a connection, if one is left.
+    pub(in crate::listen) fn take(&self, used_for: ListenerUse, from: IpAddr) -> Option<ConnectionSlot> {
         let slots = match used_for {
-            For::Callers => &self.callers,
-            For::Operators => &self.operators,
+            ListenerUse::Callers => &self.callers,
+            ListenerUse::Admin => &self.admin,
         };
         slots.take(from).ok()
     }
 }
 
-/// How many of the descriptors that a process may have are for connections.
+/// Returns how many descriptors of a limit are available to connections.
 pub fn usable(granted: usize) -> usize {
-    granted - MOST_RESERVED.min(granted / 4)
+    granted - MAX_RESERVED.min(granted / 4)
 }
 
-/// The address that a connection is counted under. One machine can have every address of an IPv6 network of 64 bits.
-pub(crate) fn counted_as(address: IpAddr) -> IpAddr {
+/// Returns the address under which a connection is counted. One machine can have every address of an IPv6 /64 network.
+pub(crate) fn counted_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
         address => address,
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_64_bits_is_one_address() {
+    fn ipv6_network_of_64_bits_is_one_address() {
         let slots = ConnectionSlots::new(9, 1);
         let _first = take(&slots, "2001:db8::1").unwrap();
         assert_eq!(take(&slots, "2001:db8::ffff:2").unwrap_err(), SlotRefusal::ForAddress);
@@ -171,28 +170,28 @@ mod tests {
         assert_eq!((taken.in_all, taken.by_address.len()), (0, 0));
     }
 
-    fn take_all(descriptors: &Descriptors, used_for: For, count: usize, from: &str) -> Vec<ConnectionSlot> {
+    fn take_all(descriptors: &Descriptors, used_for: ListenerUse, count: usize, from: &str) -> Vec<ConnectionSlot> {
         (0..count).filter_map(|_| descriptors.take(used_for, from.parse().unwrap())).collect()
     }
 
     #[test]
-    fn one_address_leaves_half_of_them_and_callers_leave_those_of_operators() {
+    fn descriptors_are_left_for_other_addresses_and_for_admin() {
         let descriptors = Descriptors::of(Some(1_024));
-        let one = take_all(&descriptors, For::Callers, 2_000, "192.0.2.1");
-        let other = take_all(&descriptors, For::Callers, 2_000, "192.0.2.2");
+        let one = take_all(&descriptors, ListenerUse::Callers, 2_000, "192.0.2.1");
+        let other = take_all(&descriptors, ListenerUse::Callers, 2_000, "192.0.2.2");
         assert_eq!((one.len(), other.len()), (448, 448));
-        assert_eq!(take_all(&descriptors, For::Callers, 1, "192.0.2.3").len(), 0);
-        assert_eq!(take_all(&descriptors, For::Operators, 100, "192.0.2.1").len(), 32);
+        assert_eq!(take_all(&descriptors, ListenerUse::Callers, 1, "192.0.2.3").len(), 0);
+        assert_eq!(take_all(&descriptors, ListenerUse::Admin, 100, "192.0.2.1").len(), 32);
         drop(one);
-        assert_eq!(take_all(&descriptors, For::Callers, 1, "192.0.2.3").len(), 1);
+        assert_eq!(take_all(&descriptors, ListenerUse::Callers, 1, "192.0.2.3").len(), 1);
     }
 
     #[test]
-    fn a_process_with_few_descriptors_still_serves() {
+    fn process_with_few_descriptors_still_accepts_connections() {
         for granted in [8, 16, 64] {
             let descriptors = Descriptors::of(Some(granted));
-            assert_eq!(take_all(&descriptors, For::Callers, 1, "192.0.2.1").len(), 1, "{granted}");
-            assert_eq!(take_all(&descriptors, For::Operators, 1, "192.0.2.1").len(), 1, "{granted}");
+            assert_eq!(take_all(&descriptors, ListenerUse::Callers, 1, "192.0.2.1").len(), 1, "{granted}");
+            assert_eq!(take_all(&descriptors, ListenerUse::Admin, 1, "192.0.2.1").len(), 1, "{granted}");
         }
     }
 }

@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
-use super::stream::NotesBytes;
+use super::stream::IoObserver;
 
-/// The idle timeout is checked in so many steps, so it fires at most a quarter too late.
+/// The number of checks per idle timeout, so it fires at most a quarter late.
 const STEPS: u32 = 4;
 
 pin_project! {
-    /// A future and its deadline on one task. The deadline is polled only when its own
-    /// waker was called: polling a timer for every byte that comes would cost more than
-    /// many a request.
+    /// A future and its deadline on one task. The deadline is polled only when its own waker was called: polling a
+    /// timer for every read would cost more than many requests.
     pub(crate) struct WithDeadline<F, W> {
         #[pin]
         first: F,
@@ -25,10 +24,10 @@ pin_project! {
     }
 }
 
-/// Wakes the task for the deadline.
+/// The waker of the deadline.
 struct DeadlineWaker {
     is_due: AtomicBool,
-    /// The task, whose waker is the same as long as it lives.
+    /// The waker of the task, which does not change.
     task: OnceLock<Waker>,
 }
 
@@ -41,7 +40,7 @@ impl<F, W> WithDeadline<F, W> {
 }
 
 impl<F: Future, W: Future> Future for WithDeadline<F, W> {
-    /// Whichever ended first.
+    /// Completes when either future does.
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -71,34 +70,33 @@ impl Wake for DeadlineWaker {
     }
 }
 
-/// The idle timeout of one connection. All clones are the same connection.
+/// The idle timeout of one connection. Clones share the state.
 ///
-/// A count is all that is kept where bytes come: not even the time is asked
-/// for, which would cost more than many a command.
+/// It only counts reads and writes: reading the clock would cost more than many commands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdleTimer {
     seen: Arc<AtomicU64>,
 }
 
 impl IdleTimer {
-    /// Waits until nothing came or went for so long.
-    pub(crate) async fn wait(&self, so_long: Duration) {
-        let (mut seen, mut quiet_steps) = (self.seen.load(Relaxed), 0);
-        while quiet_steps < STEPS {
-            tokio::time::sleep(so_long / STEPS).await;
+    /// Waits until nothing was read or written for this long.
+    pub(crate) async fn wait(&self, idle_for: Duration) {
+        let (mut seen, mut idle_steps) = (self.seen.load(Relaxed), 0);
+        while idle_steps < STEPS {
+            tokio::time::sleep(idle_for / STEPS).await;
             let now = self.seen.load(Relaxed);
-            quiet_steps = if now == seen { quiet_steps + 1 } else { 0 };
+            idle_steps = if now == seen { idle_steps + 1 } else { 0 };
             seen = now;
         }
     }
 
-    /// Only the connection's own task writes, so it takes no more than to add.
+    /// Only the connection's own task writes, so no atomic addition is needed.
     fn reset(&self) {
         self.seen.store(self.seen.load(Relaxed).wrapping_add(1), Relaxed);
     }
 }
 
-impl NotesBytes for IdleTimer {
+impl IoObserver for IdleTimer {
     fn read(&self) {
         self.reset();
     }
@@ -121,7 +119,7 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_without_bytes_is_idle() {
+    async fn connection_without_bytes_is_idle() {
         let begun = Instant::now();
         IdleTimer::default().wait(8 * S).await;
         assert!((8 * S..=10 * S).contains(&begun.elapsed()), "{:?}", begun.elapsed());
@@ -132,7 +130,7 @@ mod tests {
         let idle = IdleTimer::default();
         let (mut client, server) = duplex(64);
         let mut server = ActivityStream::new(server, idle.clone());
-        let talk = async {
+        let traffic = async {
             for _ in 0..20 {
                 sleep(7 * S).await;
                 client.write_all(b"x").await.unwrap();
@@ -141,7 +139,7 @@ mod tests {
         };
         let ended = tokio::select! {
             () = idle.wait(8 * S) => false,
-            () = talk => true,
+            () = traffic => true,
         };
         assert!(ended);
         let begun = Instant::now();
@@ -162,20 +160,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_deadline_ends_a_future_that_never_ends() {
+    async fn deadline_ends_a_pending_future() {
         WithDeadline::new(pending::<()>(), tokio::time::sleep(Duration::from_secs(5))).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_future_that_ends_does_not_wait_for_the_deadline() {
+    async fn completed_future_does_not_wait_for_the_deadline() {
         WithDeadline::new(async {}, pending::<()>()).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_deadline_is_polled_only_when_woken() {
-        let mut looks = 0;
-        let watch = poll_fn(|_| {
-            looks += 1;
+    async fn deadline_is_polled_only_when_woken() {
+        let mut polls = 0;
+        let deadline = poll_fn(|_| {
+            polls += 1;
             Poll::<()>::Pending
         });
         let busy = async {
@@ -183,7 +181,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        WithDeadline::new(busy, watch).await;
-        assert_eq!(looks, 1);
+        WithDeadline::new(busy, deadline).await;
+        assert_eq!(polls, 1);
     }
 }

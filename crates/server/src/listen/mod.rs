@@ -1,27 +1,29 @@
-//! From a socket that accepts to one connection: everything that is the same for every front end.
+//! Accepting connections: everything that all front ends share.
 //!
-//! A front end is a function of one connection. It is given a `Connection` whose stream
-//! may be encrypted or not, and learns from a channel that the service stops.
+//! A front end is a function of one connection. It receives an `AcceptedConnection`, whose stream may be encrypted,
+//! and a channel that signals shutdown.
 
 mod accept;
 mod activity;
+mod address_shares;
 mod connection_limits;
 mod connection_metrics;
 mod connection_slots;
 mod deadline;
-mod shares;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub(crate) use accept::{Connection, Granted, StopFlag, accept, until_stopped};
-pub(crate) use activity::{Activity, Answering};
+pub(crate) use accept::{AcceptedConnection, ListenerConfig, StopFlag, accept, until_stopped};
+pub(crate) use activity::{Activity, ResponseInProgress};
+pub(crate) use address_shares::{
+    AddressShare, AddressShareLimits, AddressShares, CallCapacity, Reservation, Resource, WorkTurn,
+};
 pub use connection_limits::ConnectionLimits;
 pub(crate) use connection_metrics::{ConnectionMetrics, ListenerMetrics, ShareMetrics};
 pub use connection_slots::usable as usable_descriptors;
-pub(crate) use connection_slots::{Descriptors, For, counted_as};
+pub(crate) use connection_slots::{Descriptors, ListenerUse, counted_address};
 pub(crate) use deadline::{IdleTimer, WithDeadline};
-pub(crate) use shares::{Reservation, Resource, Room, Share, ShareLimits, Shares, Turn};
-pub(crate) use stream::{ActivityStream, Encryption};
+pub(crate) use stream::{ActivityStream, Encryption, HTTP_1_1};
 #[cfg(feature = "tls")]
 pub use tls::{Reloaded, Tls, TlsError, TlsFiles};

@@ -1,15 +1,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A number that only grows. All clones count together.
+/// A counter. Clones share the value.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counter(Arc<AtomicU64>);
+pub(crate) struct CounterMetric(Arc<AtomicU64>);
 
-/// A number that is set, or that goes up and down. All clones are the same gauge.
+/// A gauge. Clones share the value.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gauge(Arc<AtomicU64>);
+pub(crate) struct GaugeMetric(Arc<AtomicU64>);
 
-impl Counter {
+impl CounterMetric {
     pub(crate) fn inc(&self) {
         self.inc_by(1);
     }
@@ -23,12 +23,12 @@ impl Counter {
     }
 }
 
-impl Gauge {
+impl GaugeMetric {
     pub(crate) fn inc(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// Undoes an earlier [`inc`](Gauge::inc).
+    /// Undoes an earlier [`inc`](GaugeMetric::inc).
     pub(crate) fn dec(&self) {
         self.0.fetch_sub(1, Relaxed);
     }

@@ -1,27 +1,27 @@
 use std::collections::HashSet;
 
-use tollgate::CheckedPolicy;
+use tollgate::policy::CheckedPolicy;
 
 use super::exposition::escaped;
 use crate::rule_metrics::{NO_RULE, OTHER_ENDPOINTS};
 use crate::throttle::THROTTLE_SCOPE;
 
-/// What the public listener's metrics may name: rules that the policy publishes, and their paths.
+/// The names that public metrics may have: published rules and their paths.
 ///
-/// Rules of policies that are no longer in force are not named either: whether they were published is not known any
-/// more. The admin listener's metrics name everything.
+/// Rules of former policies are omitted too: whether they were published is unknown. The admin listener's metrics have
+/// all names.
 pub(crate) struct PublicNames {
     rules: HashSet<String>,
     endpoints: HashSet<String>,
 }
 
-/// Label values that no policy chooses: no rule, and limits that callers bring along, of which there is one name.
-const NEUTRAL_RULES: [&str; 2] = [NO_RULE, THROTTLE_SCOPE];
+/// Label values that are not from a policy: no rule, and caller-supplied limits.
+const BUILT_IN_RULES: [&str; 2] = [NO_RULE, THROTTLE_SCOPE];
 
 impl PublicNames {
     pub(crate) fn of(policy: &CheckedPolicy) -> PublicNames {
         let published = || policy.rules.iter().filter(|rule| rule.publish);
-        let names = published().map(|rule| rule.name.as_str()).chain(NEUTRAL_RULES);
+        let names = published().map(|rule| rule.name.as_str()).chain(BUILT_IN_RULES);
         let paths = published().flat_map(|rule| rule.when.paths.iter().map(String::as_str)).chain([OTHER_ENDPOINTS]);
         PublicNames {
             rules: names.map(|name| escaped(name).into_owned()).collect(),
@@ -29,8 +29,8 @@ impl PublicNames {
         }
     }
 
-    /// The lines of a text in Prometheus' format that name nothing else.
-    pub(crate) fn visible_of(&self, text: &str) -> String {
+    /// Returns the lines of a metrics text without other names.
+    pub(crate) fn visible_part(&self, text: &str) -> String {
         let mut visible = String::with_capacity(text.len());
         for line in text.split_inclusive('\n').filter(|line| self.is_visible(line)) {
             visible.push_str(line);
@@ -44,7 +44,7 @@ impl PublicNames {
     }
 }
 
-/// The escaped value of a label. A quote within a value has a backslash before it, so that no value looks like a label.
+/// Returns the escaped value of a label. A quote in a value has a backslash before it, so no value can be taken for a label.
 fn label<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let begin = ["{", ","].iter().find_map(|before| {
         let label = format!("{before}{name}=\"");
@@ -70,20 +70,20 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_name_an_unpublished_rule_or_path_are_left_out() {
+    fn lines_with_unpublished_rules_or_paths_are_omitted() {
         let text = "# HELP d How often.\n\
             d{rule=\"api\",outcome=\"allow\"} 1\nd{rule=\"hidden\",outcome=\"allow\"} 2\n\
             e{endpoint=\"/secret/*\",rule=\"api\"} 3\ne{endpoint=\"/api/*\",rule=\"api\"} 4\n\
             f{why=\"x\",rule=\"hid\\\"den\"} 5\nkeys 6\n";
-        let visible = names(&["api"], &["/api/*"]).visible_of(text);
+        let visible = names(&["api"], &["/api/*"]).visible_part(text);
         let expected = "# HELP d How often.\nd{rule=\"api\",outcome=\"allow\"} 1\n\
             e{endpoint=\"/api/*\",rule=\"api\"} 4\nkeys 6\n";
         assert_eq!(visible, expected);
-        assert!(names(&["hid\"den"], &[]).visible_of(text).contains("f{why"));
+        assert!(names(&["hid\"den"], &[]).visible_part(text).contains("f{why"));
     }
 
     #[test]
-    fn a_value_that_looks_like_a_label_is_none() {
+    fn label_like_text_in_a_value_is_not_a_label() {
         assert_eq!(label("a{b=\",rule=\\\"x\\\"\",rule=\"y\"} 1", "rule"), Some("y"));
         assert_eq!(label("a{subrule=\"x\"} 1", "rule"), None);
     }

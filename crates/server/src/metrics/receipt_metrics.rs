@@ -1,29 +1,29 @@
-use super::counter::Counter;
-use super::exposition::{Exposition, Kind};
+use super::counter::CounterMetric;
+use super::exposition::{Exposition, MetricKind};
 
-/// What a caller does with a receipt.
+/// A use of a receipt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReceiptUse {
-    /// Everything is given back.
+    /// Refunds everything.
     Refund,
-    /// The true cost replaces the estimate.
+    /// Replaces the estimate by the actual cost.
     Settle,
-    /// Permits are let go of.
+    /// Releases permits.
     Release,
 }
 
-/// How often receipts were brought back, and for what.
+/// Metrics of receipt uses.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiptMetrics {
     /// By [`ReceiptUse`]: known and unknown ones.
-    uses: [[Counter; 2]; 3],
-    overrun: Counter,
+    uses: [[CounterMetric; 2]; 3],
+    overrun: CounterMetric,
 }
 
 impl ReceiptMetrics {
     pub(crate) fn write(&self, exposition: &mut Exposition<'_>) {
         const NAME: &str = "tollgate_receipt_uses_total";
-        exposition.describe(NAME, Kind::Counter, "Receipts brought back, and whether they were known.");
+        exposition.describe(NAME, MetricKind::Counter, "Receipt uses, by operation and outcome.");
         for (operation, used) in ["refund", "settle", "release"].into_iter().zip(&self.uses) {
             for (outcome, count) in ["done", "unknown"].into_iter().zip(used) {
                 exposition.sample(NAME, &[("operation", operation), ("outcome", outcome)], count.get());
@@ -31,7 +31,7 @@ impl ReceiptMetrics {
         }
         exposition.counter(
             "tollgate_settle_overrun_total",
-            "What requests truly cost beyond what could be charged or owed when they were settled.",
+            "Cost that could neither be charged nor recorded as debt at settlement.",
             self.overrun.get(),
         );
     }

@@ -1,19 +1,19 @@
-use super::counter::{Counter, Gauge};
+use super::counter::{CounterMetric, GaugeMetric};
 use super::exposition::Exposition;
 
 const S_NS: u64 = 1_000_000_000;
 
-/// What is counted about the policy being read again.
+/// Metrics of policy reloads.
 #[derive(Debug, Default)]
 pub(crate) struct ReloadMetrics {
-    last_success_s: Gauge,
-    last_was_successful: Gauge,
-    successes: Counter,
-    failures: Counter,
+    last_success_s: GaugeMetric,
+    last_was_successful: GaugeMetric,
+    successes: CounterMetric,
+    failures: CounterMetric,
 }
 
 impl ReloadMetrics {
-    /// The policy that the service starts with has been read at that time.
+    /// Creates the metrics; the policy was loaded at that time.
     pub(crate) fn new(now_ns: u64) -> ReloadMetrics {
         let metrics = ReloadMetrics::default();
         metrics.note_success(now_ns);
@@ -23,16 +23,16 @@ impl ReloadMetrics {
     pub(crate) fn write(&self, exposition: &mut Exposition<'_>) {
         exposition.gauge(
             "tollgate_config_last_reload_success_timestamp_seconds",
-            "When a policy was last put in force, since 1970.",
+            "Unix time of the last successful policy load.",
             self.last_success_s.get(),
         );
         exposition.gauge(
             "tollgate_config_last_reload_successful",
-            "Whether the policy in force is the one that was read last.",
+            "1 if the policy that was read last is active, else 0.",
             self.last_was_successful.get(),
         );
         let outcomes = [("success", self.successes.get()), ("failure", self.failures.get())];
-        exposition.counter_by("tollgate_config_reloads_total", "Policies read again, by outcome.", "outcome", outcomes);
+        exposition.counter_by("tollgate_config_reloads_total", "Policy reloads, by outcome.", "outcome", outcomes);
     }
 
     pub(crate) fn count(&self, succeeded: bool, now_ns: u64) {

@@ -6,147 +6,146 @@ use serde::Serialize;
 use super::refused_call::RefusedCall;
 use super::timestamp::Timestamp;
 
-/// Something that an operator may want to know. It is a line of the log, and
-/// what somebody who [subscribes](super::Observer::subscribe) is told.
+/// An event for operators: a line of the log, and an item for [subscribers](super::Observer::subscribe).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// A request met its limit.
+    /// A request exceeded a limit.
     Violation(Violation),
-    /// A client asks far more often than it used to.
+    /// A client sends far more requests than before.
     Burst(Burst),
-    /// Violations that had no line of their own.
+    /// Violations without a line.
     LeftOut(LeftOut),
-    /// A rule that holds, told at the start.
-    Rule(RuleInForce),
-    /// What the service says of itself.
+    /// An active rule, logged at startup.
+    Rule(RuleNotice),
+    /// A message of the service.
     Notice(Notice),
-    /// An operator changed something, or tried to.
-    Change(Change),
-    /// Somebody was not let in to the admin interface.
+    /// A change through the admin API, or an attempt.
+    Change(AdminChange),
+    /// A call that a listener refused.
     RefusedCall(RefusedCall),
 }
 
-/// A request that met its limit.
+/// A request that exceeded a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// When.
     pub time: Timestamp,
-    /// The rule that decided; none where a list or a caller's own limit did.
+    /// The rule that decided; none for a deny list or a caller-supplied limit.
     pub rule: Option<Arc<str>>,
-    /// What became of the request: reject, block, deny, warn or delay.
+    /// The action: reject, block, deny, warn or delay.
     pub action: &'static str,
-    /// Whether the rule is only watched: the request was not refused by it, but would have been.
+    /// Whether the rule is a shadow rule: the request would have been refused.
     pub shadow: bool,
-    /// The most that can remain under the rule.
+    /// The largest value that `remaining` can have.
     pub limit: Option<u64>,
-    /// How the rule counts.
+    /// The algorithm of the rule.
     pub algorithm: Option<&'static str>,
-    /// By which way it came.
+    /// The front end.
     pub front_end: &'static str,
-    /// The method, if it is one that is known.
+    /// The method, if it is a standard one.
     pub method: Option<&'static str>,
-    /// The pattern that the path matches. The path itself may name somebody.
+    /// The pattern that the path matches. The path itself may identify a client.
     pub route: Option<Arc<str>>,
-    /// When to come back, rounded up; none if nobody knows, or never.
+    /// When to retry, rounded up; none if unknown or never.
     pub retry_after_ms: Option<u64>,
-    /// The client, as the settings want it told.
+    /// The client ID.
     pub client: Option<Arc<str>>,
-    /// Where the answer comes from, if not from exact counters.
+    /// The source of the decision, if it is not exact counters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<&'static str>,
 }
 
-/// A client that asks far more often than it used to.
+/// A client that sends far more requests than before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Burst {
-    /// When it was noticed.
+    /// When it was detected.
     pub time: Timestamp,
     /// The rule under which it was counted.
     pub rule: Arc<str>,
-    /// The client, as the settings want it told.
+    /// The client ID.
     pub client: Arc<str>,
-    /// About how many requests there were in the last window.
+    /// The approximate number of requests in the last window.
     pub requests: u64,
-    /// About how many there used to be.
+    /// The approximate average before.
     pub usual: u64,
-    /// How long a window is.
+    /// The length of a window.
     pub window_s: u64,
 }
 
-/// Violations that had no line of their own, lately.
+/// Violations without a line since the last summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// When they were added up.
+    /// The time of the summary.
     pub time: Timestamp,
-    /// How many.
+    /// The number of violations.
     pub violations: u64,
-    /// How many of each rule, beginning with the most; only the first few.
+    /// The number for each rule, the largest first; only the first few.
     pub by_rule: Vec<(Arc<str>, u64)>,
-    /// Lines that were lost because nobody took them, since the start.
+    /// Lines dropped since the start because stderr was not read.
     pub lines_dropped: u64,
 }
 
-/// A rule that holds.
+/// An active rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RuleInForce {
-    /// When it was put in force.
+pub struct RuleNotice {
+    /// When it became active.
     pub time: Timestamp,
     /// Its name.
     pub rule: String,
-    /// How it counts; several where grants differ.
+    /// Its algorithms; several if grants differ.
     pub algorithms: Vec<String>,
-    /// What it promises, in words.
+    /// Its guarantees as text.
     pub promise: String,
 }
 
-/// What the service says of itself.
+/// A message of the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Notice {
     /// When.
     pub time: Timestamp,
-    /// How grave it is.
+    /// The severity.
     pub level: Level,
-    /// What is said.
+    /// The message.
     pub message: String,
 }
 
-/// What an operator did over the admin interface.
+/// A change through the admin API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct AdminChange {
     /// When.
     pub time: Timestamp,
-    /// What it was.
+    /// The kind of change.
     pub change: ChangeKind,
-    /// The rule, where one was meant.
+    /// The rule, if the change concerns one.
     pub rule: Option<String>,
-    /// The client whose key was meant, as the settings want it told.
+    /// The client ID of the key.
     pub client: Option<Arc<str>>,
     /// The limit that was set.
     pub limit: Option<String>,
-    /// Whether it was done.
+    /// Whether it succeeded.
     pub done: bool,
-    /// Where the operator's call came from.
+    /// The address of the caller.
     pub from: IpAddr,
 }
 
-/// What operators can change.
+/// The kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// A key was made as if untouched.
+    /// A key was reset.
     Reset,
-    /// A key was given another limit for a time.
+    /// The limit of a key was overridden.
     Override,
-    /// Such a limit was ended.
+    /// An override was ended.
     EndOverride,
-    /// The policy was read again.
+    /// The policy was reloaded.
     Reload,
 }
 
 impl ChangeKind {
-    /// Its name in the log.
+    /// Returns the name used in the log.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -158,20 +157,20 @@ impl ChangeKind {
     }
 }
 
-/// How grave something is.
+/// The severity of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Good to know.
+    /// Information.
     Info,
-    /// Likely a mistake.
+    /// A likely mistake.
     Warning,
-    /// It did not work.
+    /// A failure.
     Error,
 }
 
 impl Level {
-    /// Its name in the log.
+    /// Returns the name used in the log.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -183,7 +182,7 @@ impl Level {
 }
 
 impl Event {
-    /// The kind of event, as its JSON says it.
+    /// Returns the type of the event, as in its JSON.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -197,10 +196,10 @@ impl Event {
         }
     }
 
-    /// It as one line of JSON, without a line end.
+    /// Returns the event as one line of JSON, without a line end.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Nothing in it is a map whose keys are no text, which is all that could fail.
+        // Serialization fails only for maps with non-string keys, and there are none.
         serde_json::to_string(self).unwrap_or_default()
     }
 }

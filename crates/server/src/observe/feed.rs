@@ -6,43 +6,42 @@ use tokio::sync::broadcast::{Receiver, Sender};
 
 use super::event::Event;
 
-/// How many events are kept for who asks what happened, and how many one who
-/// listens may lag behind.
-const KEPT_EVENTS: usize = 256;
+/// The number of stored recent events, and how far a subscriber may lag.
+const RECENT_EVENTS: usize = 256;
 
-/// The latest events, and those who listen.
+/// The recent events and the subscribers.
 #[derive(Debug)]
 pub(super) struct Feed {
     recent: Mutex<VecDeque<Arc<Event>>>,
     sender: Sender<Arc<Event>>,
 }
 
-/// Events from now on. One who is slow loses some, and is told how many.
+/// A stream of future events. A slow subscriber loses some, and receives their number.
 #[derive(Debug)]
-pub struct Subscription(Receiver<Arc<Event>>);
+pub struct EventSubscription(Receiver<Arc<Event>>);
 
-/// What a subscriber is told.
+/// An item for a subscriber.
 #[derive(Clone, Debug)]
 pub enum Delivery {
-    /// Something happened.
+    /// An event.
     Event(Arc<Event>),
-    /// So many events came faster than they were taken, and are lost.
+    /// The number of events that were lost because the subscriber was too slow.
     Lost(u64),
 }
 
 impl Feed {
     pub(super) fn new() -> Feed {
-        Feed { recent: Mutex::default(), sender: Sender::new(KEPT_EVENTS) }
+        Feed { recent: Mutex::default(), sender: Sender::new(RECENT_EVENTS) }
     }
 
-    pub(super) fn tell(&self, event: &Arc<Event>) {
+    pub(super) fn publish(&self, event: &Arc<Event>) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if recent.len() == KEPT_EVENTS {
+        if recent.len() == RECENT_EVENTS {
             recent.pop_front();
         }
         recent.push_back(Arc::clone(event));
         drop(recent);
-        // That nobody listens is no failure.
+        // Having no subscribers is not an error.
         let _ = self.sender.send(Arc::clone(event));
     }
 
@@ -50,13 +49,13 @@ impl Feed {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    pub(super) fn subscribe(&self) -> Subscription {
-        Subscription(self.sender.subscribe())
+    pub(super) fn subscribe(&self) -> EventSubscription {
+        EventSubscription(self.sender.subscribe())
     }
 }
 
-impl Subscription {
-    /// Waits for what happens next; `None` once nothing will.
+impl EventSubscription {
+    /// Waits for the next event; `None` once there will be none.
     pub async fn next(&mut self) -> Option<Delivery> {
         match self.0.recv().await {
             Ok(event) => Some(Delivery::Event(event)),
@@ -78,19 +77,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_slow_is_told_what_was_lost() {
+    async fn slow_subscriber_receives_the_number_of_lost_events() {
         let feed = Feed::new();
         let mut subscription = feed.subscribe();
-        (0..KEPT_EVENTS + 10).for_each(|number| feed.tell(&notice(number)));
+        (0..RECENT_EVENTS + 10).for_each(|number| feed.publish(&notice(number)));
         assert!(matches!(subscription.next().await, Some(Delivery::Lost(10))));
         match subscription.next().await {
             Some(Delivery::Event(event)) => assert_eq!(event, notice(10)),
             other => panic!("{other:?}"),
         }
-        assert_eq!(feed.recent().len(), KEPT_EVENTS);
+        assert_eq!(feed.recent().len(), RECENT_EVENTS);
         assert_eq!(feed.recent()[0], notice(10));
         drop(feed);
-        for _ in 0..KEPT_EVENTS - 1 {
+        for _ in 0..RECENT_EVENTS - 1 {
             assert!(matches!(subscription.next().await, Some(Delivery::Event(_))));
         }
         assert!(subscription.next().await.is_none());

@@ -3,71 +3,72 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::timestamp::Timestamp;
-use crate::metrics::counter::Counter;
-use crate::metrics::exposition::{Exposition, Kind};
+use crate::metrics::counter::CounterMetric;
+use crate::metrics::exposition::{Exposition, MetricKind};
 use crate::server::Listener;
 
-/// A call that a listener did not admit.
+/// A call that a listener refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RefusedCall {
     /// When.
     pub time: Timestamp,
     /// The listener: admin, http, grpc or resp.
     pub listener: &'static str,
-    /// Why.
-    pub why: WhyRefused,
-    /// The method, if it is one that is known. Neither the path is told, which may name a client, nor what was brought.
+    /// The reason.
+    pub why: CallRefusal,
+    /// The method, if it is a standard one. The path, which may identify a client, and the token are not logged.
     pub method: &'static str,
-    /// Where the call came from.
+    /// The address of the caller.
     pub from: IpAddr,
 }
 
-/// Why a listener does not admit a call.
+/// Why a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WhyRefused {
-    /// No token was brought.
+pub enum CallRefusal {
+    /// The call had no token.
     NoToken,
-    /// What was brought is not the token.
+    /// The token is wrong.
     WrongToken,
-    /// A page of another site asked.
+    /// A web page of another site sent the request.
     AnotherSite,
-    /// It was called by a name that others could give to this machine.
+    /// The host is a name that its owner could point at this machine.
     CalledByName,
 }
 
-impl WhyRefused {
-    pub(super) const ALL: [WhyRefused; 4] =
-        [WhyRefused::NoToken, WhyRefused::WrongToken, WhyRefused::AnotherSite, WhyRefused::CalledByName];
+impl CallRefusal {
+    pub(super) const ALL: [CallRefusal; 4] =
+        [CallRefusal::NoToken, CallRefusal::WrongToken, CallRefusal::AnotherSite, CallRefusal::CalledByName];
 
-    /// Its name in the log and in metrics.
+    /// Returns the name used in the log and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            WhyRefused::NoToken => "no_token",
-            WhyRefused::WrongToken => "wrong_token",
-            WhyRefused::AnotherSite => "another_site",
-            WhyRefused::CalledByName => "called_by_name",
+            CallRefusal::NoToken => "no_token",
+            CallRefusal::WrongToken => "wrong_token",
+            CallRefusal::AnotherSite => "another_site",
+            CallRefusal::CalledByName => "called_by_name",
         }
     }
 }
 
-/// How many were refused, by listener and why.
+/// Counters of refused calls, by listener and reason.
 #[derive(Debug)]
-pub(super) struct RefusedCalls(Vec<(&'static str, WhyRefused, Counter)>);
+pub(super) struct RefusedCalls(Vec<(&'static str, CallRefusal, CounterMetric)>);
 
 impl RefusedCalls {
-    /// None so far, which is shown too: a series that begins with its first count cannot be alerted on.
+    /// Creates counters that are exported as 0: an alert cannot detect the increase of a series that begins with its
+    /// first count.
     pub(super) fn new() -> RefusedCalls {
         let listeners = [Listener::Http, Listener::Grpc, Listener::Resp, Listener::Admin];
         let of_listener = |listener: Listener| {
-            let possible = WhyRefused::ALL.into_iter().filter(move |&why| can_happen(listener, why));
-            possible.map(move |why| (listener.name(), why, Counter::default()))
+            let possible = CallRefusal::ALL.into_iter().filter(move |&why| can_happen(listener, why));
+            possible.map(move |why| (listener.name(), why, CounterMetric::default()))
         };
         RefusedCalls(listeners.into_iter().flat_map(of_listener).collect())
     }
 
-    pub(super) fn count(&self, listener: &'static str, why: WhyRefused) {
+    pub(super) fn count(&self, listener: &'static str, why: CallRefusal) {
         if let Some((.., refused)) = self.0.iter().find(|(of, known, _)| (*of, *known) == (listener, why)) {
             refused.inc();
         }
@@ -75,15 +76,15 @@ impl RefusedCalls {
 
     pub(super) fn write(&self, exposition: &mut Exposition<'_>) {
         const NAME: &str = "tollgate_refused_calls_total";
-        exposition.describe(NAME, Kind::Counter, "Calls that a listener did not admit, by listener and why.");
+        exposition.describe(NAME, MetricKind::Counter, "Calls that a listener refused, by listener and reason.");
         for (listener, why, refused) in &self.0 {
             exposition.sample(NAME, &[("listener", listener), ("why", why.name())], refused.get());
         }
     }
 }
 
-/// Browsers ask over HTTP only.
-fn can_happen(listener: Listener, why: WhyRefused) -> bool {
+/// Browser checks apply to HTTP only.
+fn can_happen(listener: Listener, why: CallRefusal) -> bool {
     let is_http = matches!(listener, Listener::Http | Listener::Admin);
-    is_http || matches!(why, WhyRefused::NoToken | WhyRefused::WrongToken)
+    is_http || matches!(why, CallRefusal::NoToken | CallRefusal::WrongToken)
 }

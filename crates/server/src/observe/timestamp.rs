@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 const MS_NS: u64 = 1_000_000;
 
-/// A time in nanoseconds since 1970, written as RFC 3339 has it, with milliseconds and in UTC.
+/// A time in nanoseconds since 1970, formatted according to RFC 3339, with milliseconds and in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
 
@@ -24,7 +24,7 @@ impl Serialize for Timestamp {
     }
 }
 
-/// The date so many days after 1970-01-01, year by year: there are at most 585 of them in 64 bits.
+/// Returns the date this many days after 1970-01-01. It counts year by year: 64 bits hold at most 585 years.
 fn date(mut days: u64) -> (u64, u64, u64) {
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970;
@@ -49,7 +49,7 @@ mod tests {
     use super::Timestamp;
 
     #[test]
-    fn times_are_written_right() {
+    fn times_are_formatted_as_rfc_3339() {
         for (unix_ms, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399_999, "2000-02-28T23:59:59.999Z"),

@@ -1,26 +1,28 @@
-//! What is told of a request that met its limit.
+//! The event of a request that exceeded a limit.
 
 use std::sync::Arc;
 
-use tollgate::{Action, AlgorithmKind, RuleState, Source};
+use tollgate::store::Source;
+use tollgate::verdict::RuleState;
+use tollgate::{Action, AlgorithmKind};
 
 use super::event::{Event, Violation};
 use super::timestamp::Timestamp;
-use crate::decided::Decided;
+use crate::decided::DecidedRequest;
 
-/// Names of rules and routes beyond this are cut: they are the operator's own, and a line has an end.
+/// Longer names of rules and routes are cut, to bound the line length.
 const MAX_SHOWN_BYTES: usize = 128;
 
-/// Methods that are told. What else a client calls a method may be anything.
+/// The methods that are logged. Any other value could be arbitrary text.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
 
-/// What such a method is called.
+/// Replaces any other method.
 const OTHER_METHOD: &str = "other";
 
 const MS_NS: u128 = 1_000_000;
 
-/// A rule that decided, or one that is only watched and would have.
-pub(super) fn under_rule(decided: Decided<'_>, state: &RuleState, client: Arc<str>) -> Event {
+/// Returns the event of the rule that decided, or of a shadow rule.
+pub(super) fn under_rule(decided: DecidedRequest<'_>, state: &RuleState, client: Arc<str>) -> Event {
     let verdict = decided.verdict;
     let retry_after_ms = if state.shadow {
         state.decision.retry_after().map(|ns| ms(u128::from(ns)))
@@ -41,21 +43,21 @@ pub(super) fn under_rule(decided: Decided<'_>, state: &RuleState, client: Arc<st
     })
 }
 
-/// A rule that denies, or one that is only watched and would.
-pub(super) fn denial(decided: Decided<'_>, rule: usize, shadow: bool, client: Option<Arc<str>>) -> Event {
-    let plan = decided.verdict.policy();
+/// Returns the event of a rule that denies, or of a shadow rule that would.
+pub(super) fn denial(decided: DecidedRequest<'_>, rule: usize, shadow: bool, client: Option<Arc<str>>) -> Event {
+    let policy = decided.verdict.policy();
     Event::Violation(Violation {
-        rule: plan.rules().get(rule).map(|rule| shown(&rule.name)),
+        rule: policy.rules().get(rule).map(|rule| shown(&rule.name)),
         action: Action::Deny.name(),
         shadow,
-        route: plan.route(Some(rule), decided.request).map(shown),
+        route: policy.route(Some(rule), decided.request).map(shown),
         client,
         ..plain(decided)
     })
 }
 
-/// A list, or a limit that the caller brought along.
-pub(super) fn without_rule(decided: Decided<'_>, client: Option<Arc<str>>) -> Event {
+/// Returns the event of a deny list or a caller-supplied limit.
+pub(super) fn without_rule(decided: DecidedRequest<'_>, client: Option<Arc<str>>) -> Event {
     let verdict = decided.verdict;
     Event::Violation(Violation {
         route: verdict.policy().route(None, decided.request).map(shown),
@@ -65,7 +67,7 @@ pub(super) fn without_rule(decided: Decided<'_>, client: Option<Arc<str>>) -> Ev
     })
 }
 
-fn plain(decided: Decided<'_>) -> Violation {
+fn plain(decided: DecidedRequest<'_>) -> Violation {
     Violation {
         time: Timestamp(decided.verdict.decided_at_ns()),
         rule: None,
@@ -105,14 +107,14 @@ const fn algorithm(kind: AlgorithmKind) -> &'static str {
     }
 }
 
-/// What the policy calls something, in characters that take one byte each, and not too many.
+/// Returns a name of the policy in printable ASCII, cut to the maximum length.
 fn shown(text: &str) -> Arc<str> {
     let is_plain = |character: &char| matches!(character, ' '..='~' if !matches!(character, '"' | '\\'));
     let shown = text.chars().take(MAX_SHOWN_BYTES);
     shown.map(|character| if is_plain(&character) { character } else { '?' }).collect::<String>().into()
 }
 
-/// Rounds up: who comes back after that many milliseconds does not come too early.
+/// Rounds up, so that a retry after that time is not too early.
 fn ms(ns: u128) -> u64 {
     u64::try_from(ns.div_ceil(MS_NS)).unwrap_or(u64::MAX)
 }

@@ -8,150 +8,152 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::commands::{self, Left};
-use super::parser::{Found, Parser};
-use super::reply::Reply;
-use super::session::{RespGate, RespLimits, Session};
+use super::commands::{self, Deferred};
+use super::parser::{Parsed, Parser};
+use super::reply::RespReply;
+use super::session::{RespAuth, RespLimits, Session};
 use crate::engine::Engine;
-use crate::listen::{Reservation, Resource, Share, until_stopped};
-use crate::within::within;
+use crate::listen::{AddressShare, Reservation, Resource, until_stopped};
+use crate::timeout_unless_ready::timeout_unless_ready;
 
-/// Read at once, where that much has come: some fifty commands.
+/// The size of a read: some fifty commands.
 const READ_BYTES: usize = 4 << 10;
 
-/// Answers are sent before they take more than this, and a connection keeps no more than this while it is idle.
-const KEEP_BYTES: usize = 16 << 10;
+/// Replies are sent before they exceed this size, and an idle connection keeps no larger buffers.
+const MAX_KEPT_BYTES: usize = 16 << 10;
 
-/// As much as is still taken from a client that is not answered any more.
+/// How much is still read from a client after the last reply.
 const DISCARD_BYTES: usize = 64 << 10;
 
-/// A command of which at most so many bytes have come is read on without asking for room.
-const FREE_COMMAND_BYTES: usize = 8 << 10;
+/// Commands up to this size need no memory reservation.
+const UNRESERVED_COMMAND_BYTES: usize = 8 << 10;
 
-/// Serves one connection until the client leaves, until it cannot be understood
-/// any more, or until the service stops: then what was read is answered first.
+/// Serves one connection until the client disconnects, a protocol error occurs, or the service stops: then commands
+/// already read get their replies first.
 ///
-/// Every command that has come is answered with those that came with it, in one
-/// write. A client that does not read its answers is not read from either.
+/// The replies to pipelined commands are sent in one write. The service does not read from a client that does not read its
+/// replies.
 pub async fn serve_connection(
     io: impl AsyncRead + AsyncWrite + Unpin + Send,
     engine: Arc<Engine>,
     limits: RespLimits,
-    gate: Option<RespGate>,
+    auth: Option<RespAuth>,
     stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    serve_with_share(io, engine, limits, gate, Share::alone(), stopped).await
+    serve_with_share(io, engine, limits, auth, AddressShare::alone(), stopped).await
 }
 
-/// The same for a connection that shares with others of its address what it may hold.
+/// The same for a connection that shares resources with others of its address.
 pub(crate) async fn serve_with_share(
     mut io: impl AsyncRead + AsyncWrite + Unpin + Send,
     engine: Arc<Engine>,
     limits: RespLimits,
-    gate: Option<RespGate>,
-    share: Arc<Share>,
+    auth: Option<RespAuth>,
+    share: Arc<AddressShare>,
     stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let mut connection = Connection::new(limits, gate);
-    let mut watched = stopped.clone();
-    let mut stop = pin!(until_stopped(&mut watched));
+    let mut connection = RespConnection::new(limits, auth);
+    let mut stop_receiver = stopped.clone();
+    let mut stop = pin!(until_stopped(&mut stop_receiver));
     loop {
-        connection.make_room();
-        connection.begun.go_on(&connection.input, limits, &share).await;
+        connection.prepare_buffers();
+        connection.partial.prepare(&connection.input, limits, &share).await;
         tokio::select! {
-            // What has come goes first: who stops answers it too.
+            // Input first: its commands get replies even while stopping.
             biased;
             read = io.read_buf(&mut connection.input) => if read? == 0 {
                 return Ok(());
             },
             () = &mut stop => return close(&mut io).await,
-            () = connection.begun.overdue() => return Err(io::ErrorKind::TimedOut.into()),
+            () = connection.partial.overdue() => return Err(io::ErrorKind::TimedOut.into()),
         }
-        connection.answer_all(&engine, &mut io).await?;
-        // Whether it stops is asked here too: a client that always has more would never be stopped otherwise.
-        if connection.session.is_over || *stopped.borrow() {
+        connection.execute_all(&engine, &mut io).await?;
+        // Checked here too: a client that always has more input would never be stopped otherwise.
+        if connection.session.is_ending || *stopped.borrow() {
             return close(&mut io).await;
         }
     }
 }
 
-struct Connection {
-    begun: BegunCommand,
+struct RespConnection {
+    partial: PartialCommand,
     parser: Parser,
     session: Session,
-    /// What was read and not answered.
+    /// Input that is not processed yet.
     input: Vec<u8>,
-    /// Answers that were not sent.
+    /// Replies that are not sent yet.
     output: Vec<u8>,
 }
 
-impl Connection {
-    fn new(limits: RespLimits, gate: Option<RespGate>) -> Connection {
-        Connection {
-            begun: BegunCommand::default(),
+impl RespConnection {
+    fn new(limits: RespLimits, auth: Option<RespAuth>) -> RespConnection {
+        RespConnection {
+            partial: PartialCommand::default(),
             parser: Parser::new(limits),
-            session: Session::new(limits, gate),
+            session: Session::new(limits, auth),
             input: Vec::with_capacity(READ_BYTES),
             output: Vec::new(),
         }
     }
 
-    /// Room to read into, and not much more than that in a connection that holds nothing.
-    fn make_room(&mut self) {
-        if self.input.is_empty() && self.input.capacity() > KEEP_BYTES {
+    /// Ensures space to read, and shrinks the buffers of an idle connection.
+    fn prepare_buffers(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > MAX_KEPT_BYTES {
             self.input = Vec::new();
         }
-        if self.output.capacity() > 2 * KEEP_BYTES {
+        if self.output.capacity() > 2 * MAX_KEPT_BYTES {
             self.output = Vec::new();
         }
-        // Grows with what a connection is in the middle of, which the parser bounds.
+        // Grows with a partial command, whose size the parser limits.
         self.input.reserve(READ_BYTES);
     }
 
-    async fn answer_all(&mut self, engine: &Engine, io: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-        let mut answered = 0;
+    async fn execute_all(&mut self, engine: &Engine, io: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        let mut processed = 0;
         let mut begun_ns = engine.now_ns();
-        while !self.session.is_over {
+        while !self.session.is_ending {
             if self.parser.is_between_commands() {
-                let rest = &self.input[answered..];
-                answered += commands::throttle_again(engine, &mut self.session, rest, &mut self.output, KEEP_BYTES);
+                let rest = &self.input[processed..];
+                processed +=
+                    commands::throttle_repeated(engine, &mut self.session, rest, &mut self.output, MAX_KEPT_BYTES);
             }
-            let rest = &self.input[answered..];
+            let rest = &self.input[processed..];
             match self.parser.parse(rest) {
-                Ok(Found::Part) => break,
-                Ok(Found::Nothing(length)) => answered += length,
-                Ok(Found::Command(length)) => {
+                Ok(Parsed::Part) => break,
+                Ok(Parsed::Nothing(length)) => processed += length,
+                Ok(Parsed::Command(length)) => {
                     let arguments = self.parser.arguments(rest);
-                    match commands::answer(engine, &mut self.session, arguments, &mut self.output) {
-                        Left::Nothing => {}
-                        Left::Check => {
+                    match commands::execute(engine, &mut self.session, arguments, &mut self.output) {
+                        Deferred::Nothing => {}
+                        Deferred::Check => {
                             note_throttled(engine, &mut self.session, begun_ns);
-                            let mut reply = Reply::new(&mut self.output, self.session.protocol);
+                            let mut reply = RespReply::new(&mut self.output, self.session.protocol);
                             commands::check(engine, arguments, &mut reply).await;
                             begun_ns = engine.now_ns();
                         }
-                        Left::Throttle => {
+                        Deferred::Throttle => {
                             commands::throttle_shared(engine, &mut self.session, arguments, &mut self.output).await;
                         }
                     }
-                    answered += length;
+                    processed += length;
                 }
                 Err(error) => {
-                    Reply::new(&mut self.output, self.session.protocol).error(format!("ERR Protocol error: {error}"));
-                    self.session.is_over = true;
+                    RespReply::new(&mut self.output, self.session.protocol)
+                        .error(format!("ERR Protocol error: {error}"));
+                    self.session.is_ending = true;
                 }
             }
-            if self.output.len() >= KEEP_BYTES {
+            if self.output.len() >= MAX_KEPT_BYTES {
                 note_throttled(engine, &mut self.session, begun_ns);
                 self.send(io).await?;
                 begun_ns = engine.now_ns();
             }
         }
         note_throttled(engine, &mut self.session, begun_ns);
-        // What is left came with the last command and is shorter than what was just read.
-        self.input.drain(..answered);
-        if answered > 0 {
-            self.begun = BegunCommand::default();
+        // The rest arrived with the last command and is shorter than the last read.
+        self.input.drain(..processed);
+        if processed > 0 {
+            self.partial = PartialCommand::default();
         }
         self.send(io).await
     }
@@ -163,40 +165,40 @@ impl Connection {
         let output = &self.output;
         let sent = pin!(async {
             io.write_all(output).await?;
-            // A stream that buffers, such as an encrypted one, would keep it.
+            // A buffering stream, such as TLS, needs a flush.
             io.flush().await
         });
-        within(self.session.limits.answers_at_most, sent).await.ok_or(io::ErrorKind::TimedOut)??;
+        timeout_unless_ready(self.session.limits.reply_timeout, sent).await.ok_or(io::ErrorKind::TimedOut)??;
         self.output.clear();
         Ok(())
     }
 }
 
-/// A command of which a part has come: until when the rest must come, and the room for it where it is long.
+/// A partial command: its deadline, and its memory reservation if it is long.
 #[derive(Debug, Default)]
-struct BegunCommand {
+struct PartialCommand {
     due: Option<Instant>,
     reserved: Option<Reservation>,
 }
 
-impl BegunCommand {
-    /// Before more is read of what has come so far, if anything has.
-    async fn go_on(&mut self, input: &[u8], limits: RespLimits, share: &Share) {
+impl PartialCommand {
+    /// Sets the deadline and reserves memory before more of a partial command is read.
+    async fn prepare(&mut self, input: &[u8], limits: RespLimits, share: &AddressShare) {
         if input.is_empty() {
             return;
         }
         if self.due.is_none() {
-            self.due = Some(Instant::now() + limits.command_at_most);
+            self.due = Some(Instant::now() + limits.command_timeout);
         }
-        if input.len() > FREE_COMMAND_BYTES && self.reserved.is_none() {
-            // The buffer doubles as it grows.
+        if input.len() > UNRESERVED_COMMAND_BYTES && self.reserved.is_none() {
+            // The buffer doubles when it grows.
             self.reserved = Some(share.reserve(Resource::RequestBytes, 2 * limits.frame_bytes).await);
-            // That wait was not the client's.
-            self.due = Some(Instant::now() + limits.command_at_most);
+            // The wait for memory does not count against the client.
+            self.due = Some(Instant::now() + limits.command_timeout);
         }
     }
 
-    /// Waits until the command has taken too long. Between commands a connection may be idle.
+    /// Waits until the deadline of the command. Between commands there is none.
     async fn overdue(&self) {
         match self.due {
             Some(due) => sleep_until(due).await,
@@ -205,22 +207,22 @@ impl BegunCommand {
     }
 }
 
-/// Notes how long the decisions since `begun_ns` took, if there were any.
+/// Records the time of the decisions since `begun_ns`, if there were any.
 fn note_throttled(engine: &Engine, session: &mut Session, begun_ns: u64) {
     if session.throttled.count() > 0 {
         engine.note_throttled(&std::mem::take(&mut session.throttled), begun_ns);
     }
 }
 
-/// Says goodbye, so that the last answer arrives.
+/// Closes the connection so that the last reply arrives.
 async fn close(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<()> {
     io.shutdown().await?;
     discard(io).await;
     Ok(())
 }
 
-/// Takes what has come already. A connection that is closed with bytes unread is
-/// reset, and the reset may overtake the last answer.
+/// Reads what has already arrived. Closing a connection with unread bytes resets it, and the reset may discard the
+/// last reply.
 async fn discard(io: &mut (impl AsyncRead + Unpin)) {
     let mut bytes = [0; 1 << 10];
     for _ in 0..DISCARD_BYTES / bytes.len() {

@@ -1,25 +1,24 @@
-//! A command as a person types it: words, and quotes around what is more than one.
+//! Inline commands: words, with quotes around words with spaces.
 
 use std::ops::Range;
 
-/// Splits a line into words, unquoted into `words` one after the other. `None` if a quote is not closed.
+/// Splits a line into unquoted words, appended to `words`. `None` if a quote is not closed.
 ///
-/// As Redis does it: within double quotes a backslash escapes (`\n`, `\r`,
-/// `\t`, `\b`, `\a`, `\xHH`, anything else for itself), within single quotes only
-/// `\'` does, and a closing quote ends its word.
-pub(super) fn split(line: &[u8], words: &mut Vec<u8>, places: &mut Vec<Range<u32>>) -> Option<()> {
+/// As in Redis: within double quotes a backslash escapes (`\n`, `\r`, `\t`, `\b`, `\a`, `\xHH`, anything else for
+/// itself), within single quotes only `\'` does, and a closing quote ends its word.
+pub(super) fn split(line: &[u8], words: &mut Vec<u8>, ranges: &mut Vec<Range<u32>>) -> Option<()> {
     words.clear();
-    places.clear();
+    ranges.clear();
     let mut rest = line.trim_ascii_start();
     while !rest.is_empty() {
         let start = u32::try_from(words.len()).ok()?;
         rest = word(rest, words)?.trim_ascii_start();
-        places.push(start..u32::try_from(words.len()).ok()?);
+        ranges.push(start..u32::try_from(words.len()).ok()?);
     }
     Some(())
 }
 
-/// Takes one word, and returns what follows it.
+/// Reads one word, and returns the rest.
 fn word<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {
@@ -42,7 +41,7 @@ fn double_quoted<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Option<&'a [u8]
                 (hex(*high) << 4 | hex(*low), after)
             }
             [b'\\', escaped, after @ ..] => (unescaped(*escaped), after),
-            [b'"', after @ ..] => return ended(after),
+            [b'"', after @ ..] => return after_quote(after),
             [byte, after @ ..] => (*byte, after),
             [] => return None,
         };
@@ -55,7 +54,7 @@ fn single_quoted<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Option<&'a [u8]
     loop {
         let (byte, after) = match rest {
             [b'\\', b'\'', after @ ..] => (b'\'', after),
-            [b'\'', after @ ..] => return ended(after),
+            [b'\'', after @ ..] => return after_quote(after),
             [byte, after @ ..] => (*byte, after),
             [] => return None,
         };
@@ -64,8 +63,8 @@ fn single_quoted<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Option<&'a [u8]
     }
 }
 
-/// What follows a closing quote must be a space or the end.
-fn ended(after: &[u8]) -> Option<&[u8]> {
+/// Requires a space or the end after a closing quote.
+fn after_quote(after: &[u8]) -> Option<&[u8]> {
     match after {
         [] => Some(after),
         [space, ..] if space.is_ascii_whitespace() => Some(after),
@@ -84,7 +83,7 @@ fn unescaped(byte: u8) -> u8 {
     }
 }
 
-/// The value of a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 fn hex(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',
@@ -97,9 +96,9 @@ mod tests {
     use super::split;
 
     fn words(line: &str) -> Option<Vec<Vec<u8>>> {
-        let (mut bytes, mut places) = (Vec::new(), Vec::new());
-        split(line.as_bytes(), &mut bytes, &mut places)?;
-        Some(places.iter().map(|place| bytes[place.start as usize..place.end as usize].to_vec()).collect())
+        let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
+        split(line.as_bytes(), &mut bytes, &mut ranges)?;
+        Some(ranges.iter().map(|range| bytes[range.start as usize..range.end as usize].to_vec()).collect())
     }
 
     #[test]
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_byte_need_not_be_text() {
+    fn escaped_bytes_need_not_be_utf8() {
         assert_eq!(words(r#""\xff\x00""#), Some(vec![vec![0xff, 0x00]]));
     }
 }

@@ -1,7 +1,7 @@
-//! The RESP front end: the only part that knows what Redis clients speak.
+//! The RESP front end: the only part that depends on the Redis protocol.
 //!
-//! `CL.THROTTLE` is answered as redis-cell answers it, `TOLL.CHECK` decides under
-//! the policy, and what clients say when they connect is answered as Redis does.
+//! `CL.THROTTLE` is compatible with redis-cell, `TOLL.CHECK` decides under the policy, and connection commands
+//! have the replies of Redis.
 
 mod commands;
 mod connection;
@@ -12,5 +12,5 @@ mod session;
 
 pub use connection::serve_connection;
 pub(crate) use connection::serve_with_share;
-pub use parser::{Arguments, Found, Parser, ProtocolError};
-pub use session::{RespGate, RespLimits};
+pub use parser::{Parsed, Parser, RespArguments, RespError};
+pub use session::{RespAuth, RespLimits};

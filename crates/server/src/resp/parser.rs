@@ -3,240 +3,238 @@ use std::ops::Range;
 use super::inline;
 use super::session::RespLimits;
 
-/// The longest line that says a length: a sign, 19 digits, and room for a little nonsense.
+/// The longest length line: a sign, 19 digits, and a margin.
 const LENGTH_LINE_BYTES: usize = 32;
 
-/// Finds commands in what a client sends.
+/// Parses commands from the input of a client.
 ///
-/// It remembers how far it has come in a command of which only a part is there:
-/// however few bytes come at a time, it reads none again but those of one length.
-/// It holds places and no bytes, except for those of a command that a person has
-/// typed, which may have to be unquoted.
+/// It stores its position in a partial command: however few bytes arrive at a time, it reads no byte again except those
+/// of one length. It stores ranges and no bytes, except for an inline command, which may have to be unquoted.
 #[derive(Debug)]
 pub struct Parser {
     limits: RespLimits,
-    /// How far the command under way is read.
+    /// The position in the current command.
     at: usize,
-    /// How many of its arguments are still to come; `None` before that is known.
+    /// The number of missing arguments; `None` before it is known.
     missing: Option<usize>,
-    places: Vec<Range<u32>>,
-    /// What a person has typed, unquoted.
-    typed: Vec<u8>,
-    is_typed: bool,
+    ranges: Vec<Range<u32>>,
+    /// The unquoted inline command.
+    inline_words: Vec<u8>,
+    is_inline: bool,
 }
 
-/// The arguments of one command, where they stand in what was read.
+/// The arguments of one command, as ranges of the input.
 #[derive(Clone, Copy)]
-pub struct Arguments<'a> {
+pub struct RespArguments<'a> {
     bytes: &'a [u8],
-    places: &'a [Range<u32>],
-    is_typed: bool,
+    ranges: &'a [Range<u32>],
+    is_inline: bool,
 }
 
-/// What stands at the beginning of the input.
+/// The result of parsing the beginning of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// A part of a command: read more.
+pub enum Parsed {
+    /// A partial command: read more.
     Part,
-    /// Nothing to answer, of that many bytes: an empty line.
+    /// An empty line of that many bytes: no reply.
     Nothing(usize),
-    /// A whole command of that many bytes.
+    /// A complete command of that many bytes.
     Command(usize),
 }
 
-/// What is wrong with what a client sends, in Redis' words where it has any. Nothing after it can be understood.
+/// A protocol error, with the text of Redis if Redis has one. The rest of the input cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ProtocolError {
-    /// The number of arguments is no number, or too large.
+pub enum RespError {
+    /// The number of arguments is invalid or too large.
     #[error("invalid multibulk length")]
     ArrayLength,
-    /// The length of an argument is no number, or too large.
+    /// The length of an argument is invalid or too large.
     #[error("invalid bulk length")]
     BulkLength,
-    /// An argument begins with this instead of a dollar sign.
+    /// An argument begins with this byte instead of a dollar sign.
     #[error("expected '$', got {}", shown(*.0))]
     ExpectedBulk(u8),
-    /// An argument is longer or shorter than it says.
+    /// The length of an argument is wrong.
     #[error("expected CRLF at the end of a bulk string")]
     BulkEnd,
     /// All arguments together are too long.
     #[error("too big request")]
     FrameTooLong,
-    /// A line that says a length does not end.
+    /// A length line does not end.
     #[error("too big count string")]
     LengthLineTooLong,
-    /// A typed line is too long.
+    /// An inline command is too long.
     #[error("too big inline request")]
     InlineTooLong,
-    /// A typed line has too many arguments.
+    /// An inline command has too many arguments.
     #[error("too many arguments")]
     TooManyArguments,
-    /// A typed line has a quote that is not closed.
+    /// An inline command has an unclosed quote.
     #[error("unbalanced quotes in request")]
     UnbalancedQuotes,
 }
 
 impl Parser {
-    /// A parser that holds to these limits.
+    /// Creates a parser with these limits.
     #[must_use]
     pub fn new(limits: RespLimits) -> Parser {
-        Parser { limits, at: 0, missing: None, places: Vec::new(), typed: Vec::new(), is_typed: false }
+        Parser { limits, at: 0, missing: None, ranges: Vec::new(), inline_words: Vec::new(), is_inline: false }
     }
 
-    /// Looks for a command at the beginning of `input`. After [`Found::Part`]
-    /// the next input must be the same with more behind it; after the others,
-    /// what follows the bytes that were found.
-    pub fn parse(&mut self, input: &[u8]) -> Result<Found, ProtocolError> {
+    /// Parses a command at the beginning of `input`. After [`Parsed::Part`] the next input must be the same with more
+    /// appended; otherwise, what follows the parsed bytes.
+    pub fn parse(&mut self, input: &[u8]) -> Result<Parsed, RespError> {
         let found = match (self.missing, input.first()) {
             (Some(missing), _) => self.parse_arguments(input, missing),
             (None, Some(b'*')) => self.parse_array(input),
-            (None, Some(_)) => self.parse_typed(input),
-            (None, None) => return Ok(Found::Part),
+            (None, Some(_)) => self.parse_inline(input),
+            (None, None) => return Ok(Parsed::Part),
         };
-        if !matches!(found, Ok(Found::Part)) {
+        if !matches!(found, Ok(Parsed::Part)) {
             self.at = 0;
             self.missing = None;
         }
         found
     }
 
-    /// Whether the next input begins with a command, of which nothing was parsed yet.
+    /// Returns whether no partial command is pending.
     pub(super) fn is_between_commands(&self) -> bool {
         self.at == 0 && self.missing.is_none()
     }
 
-    /// The arguments of the command that was just found in `input`.
+    /// Returns the arguments of the command that was just parsed from `input`.
     #[must_use]
-    pub fn arguments<'a>(&'a self, input: &'a [u8]) -> Arguments<'a> {
-        let bytes = if self.is_typed { &self.typed } else { input };
-        Arguments { bytes, places: &self.places, is_typed: self.is_typed }
+    pub fn arguments<'a>(&'a self, input: &'a [u8]) -> RespArguments<'a> {
+        let bytes = if self.is_inline { &self.inline_words } else { input };
+        RespArguments { bytes, ranges: &self.ranges, is_inline: self.is_inline }
     }
 
-    fn parse_array(&mut self, input: &[u8]) -> Result<Found, ProtocolError> {
-        let Some((count, end)) = length_line(input, 1, ProtocolError::ArrayLength)? else { return Ok(Found::Part) };
-        // Redis passes over these without a word, and so do its clients.
+    fn parse_array(&mut self, input: &[u8]) -> Result<Parsed, RespError> {
+        let Some((count, end)) = length_line(input, 1, RespError::ArrayLength)? else { return Ok(Parsed::Part) };
+        // Redis ignores these without a reply.
         if count <= 0 {
-            return Ok(Found::Nothing(end));
+            return Ok(Parsed::Nothing(end));
         }
         let count = usize::try_from(count).ok().filter(|count| *count <= self.limits.arguments);
-        let count = count.ok_or(ProtocolError::ArrayLength)?;
-        self.is_typed = false;
-        self.places.clear();
+        let count = count.ok_or(RespError::ArrayLength)?;
+        self.is_inline = false;
+        self.ranges.clear();
         self.at = end;
         self.parse_arguments(input, count)
     }
 
-    fn parse_arguments(&mut self, input: &[u8], mut missing: usize) -> Result<Found, ProtocolError> {
+    fn parse_arguments(&mut self, input: &[u8], mut missing: usize) -> Result<Parsed, RespError> {
         while missing > 0 {
-            let Some(place) = self.parse_argument(input)? else {
+            let Some(range) = self.parse_argument(input)? else {
                 self.missing = Some(missing);
-                return Ok(Found::Part);
+                return Ok(Parsed::Part);
             };
-            self.at = place.end as usize + 2;
-            self.places.push(place);
+            self.at = range.end as usize + 2;
+            self.ranges.push(range);
             missing -= 1;
         }
-        Ok(Found::Command(self.at))
+        Ok(Parsed::Command(self.at))
     }
 
-    fn parse_argument(&self, input: &[u8]) -> Result<Option<Range<u32>>, ProtocolError> {
+    fn parse_argument(&self, input: &[u8]) -> Result<Option<Range<u32>>, RespError> {
         match input.get(self.at) {
             Some(b'$') => {}
-            Some(other) => return Err(ProtocolError::ExpectedBulk(*other)),
+            Some(other) => return Err(RespError::ExpectedBulk(*other)),
             None => return Ok(None),
         }
-        let Some((length, start)) = length_line(input, self.at + 1, ProtocolError::BulkLength)? else {
+        let Some((length, start)) = length_line(input, self.at + 1, RespError::BulkLength)? else {
             return Ok(None);
         };
         let length = usize::try_from(length).ok().filter(|length| *length <= self.limits.argument_bytes);
-        let end = start + length.ok_or(ProtocolError::BulkLength)?;
-        // Told before it is waited for: what is refused takes no memory.
+        let end = start + length.ok_or(RespError::BulkLength)?;
+        // Checked before the argument arrives: a refused argument takes no memory.
         if end + 2 > self.limits.frame_bytes {
-            return Err(ProtocolError::FrameTooLong);
+            return Err(RespError::FrameTooLong);
         }
         match input.get(end..end + 2) {
             Some(b"\r\n") => {}
-            Some(_) => return Err(ProtocolError::BulkEnd),
+            Some(_) => return Err(RespError::BulkEnd),
             None => return Ok(None),
         }
-        let place = |at: usize| u32::try_from(at).map_err(|_| ProtocolError::FrameTooLong);
-        Ok(Some(place(start)?..place(end)?))
+        let offset = |at: usize| u32::try_from(at).map_err(|_| RespError::FrameTooLong);
+        Ok(Some(offset(start)?..offset(end)?))
     }
 
-    fn parse_typed(&mut self, input: &[u8]) -> Result<Found, ProtocolError> {
-        let seen = self.at.min(input.len());
-        let Some(end) = memchr::memchr(b'\n', &input[seen..]).map(|at| seen + at) else {
+    fn parse_inline(&mut self, input: &[u8]) -> Result<Parsed, RespError> {
+        let scanned = self.at.min(input.len());
+        let Some(end) = memchr::memchr(b'\n', &input[scanned..]).map(|at| scanned + at) else {
             self.at = input.len();
             return if input.len() > self.limits.inline_bytes {
-                Err(ProtocolError::InlineTooLong)
+                Err(RespError::InlineTooLong)
             } else {
-                Ok(Found::Part)
+                Ok(Parsed::Part)
             };
         };
         if end > self.limits.inline_bytes {
-            return Err(ProtocolError::InlineTooLong);
+            return Err(RespError::InlineTooLong);
         }
         let line = &input[..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        self.is_typed = true;
-        inline::split(line, &mut self.typed, &mut self.places).ok_or(ProtocolError::UnbalancedQuotes)?;
-        match self.places.len() {
-            0 => Ok(Found::Nothing(end + 1)),
-            count if count > self.limits.arguments => Err(ProtocolError::TooManyArguments),
-            _ => Ok(Found::Command(end + 1)),
+        self.is_inline = true;
+        inline::split(line, &mut self.inline_words, &mut self.ranges).ok_or(RespError::UnbalancedQuotes)?;
+        match self.ranges.len() {
+            0 => Ok(Parsed::Nothing(end + 1)),
+            count if count > self.limits.arguments => Err(RespError::TooManyArguments),
+            _ => Ok(Parsed::Command(end + 1)),
         }
     }
 }
 
-impl<'a> Arguments<'a> {
-    /// The bytes from the end of one argument to the end of a later one, with lengths and line ends: behind that
-    /// argument the same bytes are the same arguments. `None` if they were typed, because then nothing is between them.
+impl<'a> RespArguments<'a> {
+    /// Returns the bytes from the end of one argument to the end of a later one, with lengths and line ends: the same
+    /// bytes after that argument are the same arguments. `None` for an inline command, which has nothing between
+    /// arguments.
     pub(super) fn written_after(&self, first: usize, last: usize) -> Option<&'a [u8]> {
-        if self.is_typed {
+        if self.is_inline {
             return None;
         }
-        self.bytes.get(self.places.get(first)?.end as usize..self.places.get(last)?.end as usize + 2)
+        self.bytes.get(self.ranges.get(first)?.end as usize..self.ranges.get(last)?.end as usize + 2)
     }
 
-    /// How many, the command's name included.
+    /// Returns the number of arguments, including the command's name.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a command has at least its name")]
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.ranges.len()
     }
 
-    /// The one at a position; the name is at 0.
+    /// Returns the argument at a position; the name is at 0.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<&'a [u8]> {
-        let place = self.places.get(at)?;
-        self.bytes.get(place.start as usize..place.end as usize)
+        let range = self.ranges.get(at)?;
+        self.bytes.get(range.start as usize..range.end as usize)
     }
 
-    /// All from a position on.
+    /// Returns the arguments from a position on.
     pub fn from(&self, at: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let Arguments { bytes, places, .. } = *self;
-        let places = places.get(at..).unwrap_or_default();
-        places.iter().filter_map(move |place| bytes.get(place.start as usize..place.end as usize))
+        let RespArguments { bytes, ranges, .. } = *self;
+        let ranges = ranges.get(at..).unwrap_or_default();
+        ranges.iter().filter_map(move |range| bytes.get(range.start as usize..range.end as usize))
     }
 }
 
-/// The number on the line that begins at `from`, and where the next line begins; `None` if there is more to come.
+/// Returns the number of the length line at `from`, and the start of the next line; `None` if it is incomplete.
 #[inline]
-fn length_line(input: &[u8], from: usize, wrong: ProtocolError) -> Result<Option<(i64, usize)>, ProtocolError> {
+fn length_line(input: &[u8], from: usize, wrong: RespError) -> Result<Option<(i64, usize)>, RespError> {
     let line = input.get(from..).unwrap_or_default();
     if let Some((length, line_bytes)) = short_length_line(line) {
         return Ok(Some((i64::from(length), from + line_bytes)));
     }
     let line = &line[..line.len().min(LENGTH_LINE_BYTES)];
     let Some(end) = memchr::memchr(b'\n', line) else {
-        return if line.len() == LENGTH_LINE_BYTES { Err(ProtocolError::LengthLineTooLong) } else { Ok(None) };
+        return if line.len() == LENGTH_LINE_BYTES { Err(RespError::LengthLineTooLong) } else { Ok(None) };
     };
     let number = line[..end].strip_suffix(b"\r").and_then(parse_integer).ok_or(wrong)?;
     Ok(Some((number, from + end + 1)))
 }
 
-/// The number on a line of one or two digits, as nearly every length has, and the line's own length.
+/// Returns the number of a length line with one or two digits, as nearly every length has, and the length of the line.
 #[inline]
 pub(super) fn short_length_line(line: &[u8]) -> Option<(u8, usize)> {
     match line {
@@ -246,7 +244,7 @@ pub(super) fn short_length_line(line: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// A byte for a message: itself if it can be seen, else its number.
+/// Formats a byte for a message: itself if printable, else its number.
 fn shown(byte: u8) -> String {
     match byte {
         b' '..=b'~' => format!("'{}'", char::from(byte)),
@@ -254,7 +252,7 @@ fn shown(byte: u8) -> String {
     }
 }
 
-/// An integer as Redis reads one: decimal, without spaces, a plus sign or leading zeros.
+/// Parses an integer as Redis does: decimal, without spaces, a plus sign or leading zeros.
 pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -265,7 +263,7 @@ pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] => {}
         _ => return None,
     }
-    // Any eighteen digits fit, and clients do not send more.
+    // Eighteen digits always fit, and clients rarely send more.
     if digits.len() <= 18 {
         let mut value = 0;
         for &digit in digits {
@@ -284,7 +282,7 @@ mod tests {
     use super::parse_integer;
 
     #[test]
-    fn integers_are_read_as_redis_reads_them() {
+    fn integers_are_parsed_as_in_redis() {
         for (text, expected) in [
             ("0", Some(0)),
             ("1", Some(1)),

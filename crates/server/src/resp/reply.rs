@@ -1,8 +1,7 @@
-/// A line of a short integer takes so many bytes at most, and one to say how many.
+/// The size of an entry: a short integer line, and its length in the last byte.
 const LINE_BYTES: usize = 8;
 
-/// The lines of integers from -1 to 99: nearly every number that is answered.
-/// Each is written down with its length behind it, to be copied and not put together.
+/// Preformatted lines of integers from -1 to 99: nearly every number in replies.
 static LINES: [[u8; LINE_BYTES]; 101] = {
     let mut lines = [[0; LINE_BYTES]; 101];
     lines[0] = [b':', b'-', b'1', b'\r', b'\n', 0, 0, 5];
@@ -16,13 +15,13 @@ static LINES: [[u8; LINE_BYTES]; 101] = {
     lines
 };
 
-/// How answers are written on a connection.
+/// The protocol version of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// What every client understands.
+    /// RESP2, which every client supports.
     #[default]
     Resp2,
-    /// What a client asks for with `HELLO 3`: it has maps and a null of its own.
+    /// RESP3, selected by `HELLO 3`: has maps and a separate null.
     Resp3,
 }
 
@@ -35,24 +34,24 @@ impl Protocol {
     }
 }
 
-/// Writes answers behind each other, to be sent together.
-pub(super) struct Reply<'a> {
+/// Writes replies to be sent together.
+pub(super) struct RespReply<'a> {
     out: &'a mut Vec<u8>,
     pub(super) protocol: Protocol,
 }
 
-impl<'a> Reply<'a> {
-    pub(super) fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Reply<'a> {
-        Reply { out, protocol }
+impl<'a> RespReply<'a> {
+    pub(super) fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> RespReply<'a> {
+        RespReply { out, protocol }
     }
 
-    /// A word such as `OK`.
+    /// Writes a simple string such as `OK`.
     pub(super) fn simple(&mut self, word: &str) {
         self.line(b'+', word.as_bytes());
     }
 
-    /// An error: its kind in capitals, then what is wrong. It may quote what a
-    /// client has sent, so whatever would end the line becomes a space.
+    /// Writes an error: its code in capitals, then the message. It may quote input of the client, so line ends become
+    /// spaces.
     pub(super) fn error(&mut self, text: impl AsRef<[u8]>) {
         self.out.push(b'-');
         self.out.extend(text.as_ref().iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
@@ -64,7 +63,7 @@ impl<'a> Reply<'a> {
         self.number(b':', value);
     }
 
-    /// A length or a count, which no caller can make larger than an integer can be.
+    /// Writes a count, saturated.
     pub(super) fn count(&mut self, value: u64) {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
@@ -76,7 +75,7 @@ impl<'a> Reply<'a> {
         self.end();
     }
 
-    /// Text for people: a bulk string that says so, where the protocol can.
+    /// Writes text: a bulk string, or a verbatim string in RESP3.
     pub(super) fn text(&mut self, text: &str) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text),
@@ -96,12 +95,12 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// Opens a list of so many; they follow.
+    /// Begins a list of `count` items.
     pub(super) fn array(&mut self, count: usize) {
         self.length(b'*', count);
     }
 
-    /// Opens a map of so many pairs; keys and values follow in turn.
+    /// Begins a map of `pairs` keys and values.
     pub(super) fn map(&mut self, pairs: usize) {
         match self.protocol {
             Protocol::Resp2 => self.length(b'*', pairs * 2),
@@ -109,19 +108,19 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A list of five integers, which is all that the busiest command answers.
+    /// Writes a list of five integers, the reply of the busiest command.
     #[inline]
     pub(super) fn five_integers(&mut self, values: [i64; 5]) {
-        // Short lines are put together here, and written at once: a copy of a known length takes no call.
+        // Short lines are assembled here and appended at once: a copy of constant length needs no call.
         let mut lines = [0; 32];
         lines[..4].copy_from_slice(b"*5\r\n");
         let mut length = 4;
         for value in values {
             let line = usize::try_from(value.wrapping_add(1)).ok().and_then(|at| LINES.get(at));
-            let room = lines.get_mut(length..length + LINE_BYTES);
-            let (Some(line), Some(room)) = (line, room) else { return self.five_long_integers(values) };
-            // What is behind the line is written over by the next, and cut off behind the last.
-            room.copy_from_slice(line);
+            let target = lines.get_mut(length..length + LINE_BYTES);
+            let (Some(line), Some(target)) = (line, target) else { return self.five_long_integers(values) };
+            // The bytes after a line are overwritten by the next, and truncated after the last.
+            target.copy_from_slice(line);
             length += usize::from(line[LINE_BYTES - 1]);
         }
         let end = self.out.len() + length;
@@ -158,16 +157,16 @@ impl<'a> Reply<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Protocol, Reply};
+    use super::{Protocol, RespReply};
 
-    fn written(protocol: Protocol, write: impl FnOnce(&mut Reply<'_>)) -> String {
+    fn written(protocol: Protocol, write: impl FnOnce(&mut RespReply<'_>)) -> String {
         let mut out = Vec::new();
-        write(&mut Reply::new(&mut out, protocol));
+        write(&mut RespReply::new(&mut out, protocol));
         String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn each_kind_is_written_as_each_protocol_has_it() {
+    fn each_type_has_the_form_of_its_protocol() {
         for (protocol, expected) in [
             (Protocol::Resp2, "+OK\r\n:-7\r\n:10\r\n$3\r\na\r\n\r\n$-1\r\n*4\r\n$12\r\na longer one\r\n"),
             (Protocol::Resp3, "+OK\r\n:-7\r\n:10\r\n$3\r\na\r\n\r\n_\r\n%2\r\n=16\r\ntxt:a longer one\r\n"),
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_stays_on_its_line() {
+    fn errors_are_single_lines() {
         assert_eq!(written(Protocol::Resp2, |reply| reply.error("ERR a\r\n+OK\n")), "-ERR a  +OK \r\n");
     }
 

@@ -6,75 +6,74 @@ use super::commands::QuotaMemo;
 use super::reply::Protocol;
 use crate::access::AccessToken;
 use crate::engine::Engine;
-use crate::observe::WhyRefused;
+use crate::observe::CallRefusal;
 use crate::server::Listener;
-use crate::throttle::Throttled;
+use crate::throttle::ThrottleCounts;
 
-/// What a connection has said about itself.
+/// The state of a connection.
 pub(super) struct Session {
-    /// Its number among all connections of this process.
+    /// The ID of the connection in this process.
     pub(super) id: u64,
     pub(super) protocol: Protocol,
-    /// The name that the client gave itself; empty if it gave none.
+    /// The client name; empty if none was set.
     pub(super) name: Vec<u8>,
-    /// Whether the client is done, or cannot be understood any more.
-    pub(super) is_over: bool,
+    /// Whether the connection ends after the pending replies.
+    pub(super) is_ending: bool,
     pub(super) limits: RespLimits,
-    /// What clients must know, if anything.
-    pub(super) gate: Option<RespGate>,
-    /// Whether this one has shown that it does.
-    pub(super) is_admitted: bool,
-    /// The `CL.THROTTLE` that were decided and not counted yet.
-    pub(super) throttled: Throttled,
-    /// The quota of its last `CL.THROTTLE`, which is nearly always that of the next.
+    /// The required authentication, if any.
+    pub(super) auth: Option<RespAuth>,
+    /// Whether the client is authenticated.
+    pub(super) is_authenticated: bool,
+    /// Decisions of `CL.THROTTLE` that are not counted yet.
+    pub(super) throttled: ThrottleCounts,
+    /// The quota of the last `CL.THROTTLE`, which is nearly always that of the next.
     pub(super) last_quota: Option<QuotaMemo>,
 }
 
 impl Session {
-    pub(super) fn new(limits: RespLimits, gate: Option<RespGate>) -> Session {
+    pub(super) fn new(limits: RespLimits, auth: Option<RespAuth>) -> Session {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
         Session {
             id: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
             protocol: Protocol::default(),
             name: Vec::new(),
-            is_over: false,
+            is_ending: false,
             limits,
-            is_admitted: gate.is_none(),
-            gate,
-            throttled: Throttled::default(),
+            is_authenticated: auth.is_none(),
+            auth,
+            throttled: ThrottleCounts::default(),
             last_quota: None,
         }
     }
 
-    /// As it was when the client connected.
+    /// Restores the initial state.
     pub(super) fn reset(&mut self) {
         self.protocol = Protocol::default();
         self.name.clear();
-        self.is_admitted = self.gate.is_none();
+        self.is_authenticated = self.auth.is_none();
     }
 }
 
-/// What one connection may send. Everything here is in a stranger's hands, so
-/// everything has an end.
+/// Limits of one connection. Clients are untrusted, so everything is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RespLimits {
     /// The longest command, in bytes as it is sent.
     pub frame_bytes: usize,
     /// The longest argument of a command.
     pub argument_bytes: usize,
-    /// The most arguments of a command, its name included.
+    /// The maximum number of arguments of a command, including its name.
     pub arguments: usize,
-    /// The longest command that a person types, in bytes up to the end of the line.
+    /// The longest inline command, in bytes up to the end of the line.
     pub inline_bytes: usize,
     /// The longest key of `CL.THROTTLE`.
     pub key_bytes: usize,
-    /// How long a command may take from its first byte to its last.
-    pub command_at_most: Duration,
-    /// How long a client may take for the answers that were written to it together.
-    pub answers_at_most: Duration,
+    /// The timeout of a command, from its first byte to its last.
+    pub command_timeout: Duration,
+    /// The timeout for reading the replies of one write.
+    pub reply_timeout: Duration,
 }
 
-/// Room for a check that says all it can, many times over.
+/// The default limits are many times those of the largest check.
 impl Default for RespLimits {
     fn default() -> RespLimits {
         RespLimits {
@@ -83,25 +82,25 @@ impl Default for RespLimits {
             arguments: 1024,
             inline_bytes: 4 << 10,
             key_bytes: 4 << 10,
-            command_at_most: Duration::from_secs(10),
-            answers_at_most: Duration::from_secs(30),
+            command_timeout: Duration::from_secs(10),
+            reply_timeout: Duration::from_secs(30),
         }
     }
 }
 
-/// What a client must send with `AUTH` before anything else is answered.
+/// The authentication that a client must perform with `AUTH` before other commands.
 #[derive(Clone, Debug)]
-pub struct RespGate {
-    /// The password of Redis clients.
+pub struct RespAuth {
+    /// The token, sent as the password.
     pub token: AccessToken,
-    /// Where the client's connection comes from, for the log.
+    /// The address of the client, for the log.
     pub address: IpAddr,
 }
 
-impl RespGate {
-    /// Notes a command that was not admitted.
+impl RespAuth {
+    /// Logs a command that was refused.
     #[cold]
-    pub(super) fn note(&self, engine: &Engine, why: WhyRefused) {
+    pub(super) fn note(&self, engine: &Engine, why: CallRefusal) {
         engine.observer().note_refused_call(Listener::Resp.name(), why, "", self.address);
     }
 }

@@ -1,9 +1,9 @@
-//! What histograms tell apart: how long a decision took, and what remains of a limit after it, as a share of the limit.
+//! The buckets of histograms: decision time, and headroom as a share of the limit.
 
-use tollgate::Decision;
+use tollgate::quota::Decision;
 
-/// From a decision in memory, which takes less than a microsecond, to several
-/// times the 20 ms that a gateway usually waits.
+/// From a decision in memory, which takes less than a microsecond, to several times the usual gateway timeout of 20
+/// ms.
 pub(super) const DURATION_BOUNDS_NS: [u64; 13] = [
     1_000,
     5_000,
@@ -20,11 +20,11 @@ pub(super) const DURATION_BOUNDS_NS: [u64; 13] = [
     100_000_000,
 ];
 
-/// A counter for each bound, one for what is above them all, and the sum.
+/// A counter for each bound, one above them all, and the sum.
 pub(super) const DURATION_ROW: usize = DURATION_SUM + 1;
 pub(super) const DURATION_SUM: usize = DURATION_BOUNDS_NS.len() + 1;
 
-/// One bound after the other, because nearly all durations are below the first.
+/// Returns the bucket of a duration. Searches linearly, because nearly all durations are below the first bound.
 #[inline(always)]
 pub(super) fn duration_bucket(ns: u64) -> usize {
     let mut bucket = 0;
@@ -34,7 +34,7 @@ pub(super) fn duration_bucket(ns: u64) -> usize {
     bucket
 }
 
-/// Shares of a limit, in millionths, with what a metric calls them.
+/// The upper bounds of headroom: shares of the limit in millionths, with their labels.
 const BOUNDS: [(u64, &str); 7] = [
     (0, "0"),
     (50_000, "0.05"),
@@ -47,60 +47,60 @@ const BOUNDS: [(u64, &str); 7] = [
 
 const MILLION: u64 = 1_000_000;
 
-/// What is between two bounds, or above them all, is a step.
+/// The number of intervals between bounds, with the one above them all.
 pub(super) const STEPS: usize = BOUNDS.len() + 1;
 
-/// What the bounds up to which the steps go are called.
+/// Returns the labels of the upper bounds.
 pub(super) fn headroom_bounds() -> impl Iterator<Item = &'static str> {
     BOUNDS.iter().map(|(_, name)| *name).chain(["+Inf"])
 }
 
-/// The step and the share of what remains, in millionths. Whatever remains is more than nothing.
+/// Returns the interval and the share of what remains, in millionths. A nonzero remainder is more than 0.
 pub(super) fn step_and_share(decision: &Decision) -> (usize, u64) {
     let limit = decision.limit.max(1);
     let share = match decision.remaining.checked_mul(MILLION) {
         Some(scaled) => scaled.div_ceil(limit).min(MILLION),
-        // Then a millionth of the limit is a large number.
+        // Here a millionth of the limit is a large number.
         None => (decision.remaining / (limit / MILLION).max(1)).clamp(1, MILLION),
     };
     (BOUNDS.partition_point(|(bound, _)| *bound < share), share)
 }
 
-/// So many bits of a limit are kept: what is dropped is then far less than a millionth of it.
+/// The precision of sums in bits: the rounding error is far below a millionth of the limit.
 const KEPT_BITS: u32 = 24;
 
-/// The same for the limit of a quota, without a division: that is asked for every rule of every request.
+/// The same for a known limit, without a division: needed for every rule of every request.
 #[derive(Debug)]
 pub(super) struct HeadroomSteps {
     pub(super) limit: u64,
-    /// For each bound, the most that is not above it.
-    most: [u64; BOUNDS.len()],
-    /// What remains is summed up without so many of its last bits, lest the sum of something large overflow.
+    /// For each bound, the largest value that is not above it.
+    max_values: [u64; BOUNDS.len()],
+    /// The low bits that sums drop, so that sums of large values do not overflow.
     pub(super) dropped_bits: u32,
 }
 
 impl HeadroomSteps {
     pub(super) fn of(limit: u64) -> HeadroomSteps {
-        let most = |bound: u64| u128::from(limit) * u128::from(bound) / u128::from(MILLION);
+        let max_value = |bound: u64| u128::from(limit) * u128::from(bound) / u128::from(MILLION);
         HeadroomSteps {
             limit,
-            most: BOUNDS.map(|(bound, _)| u64::try_from(most(bound)).unwrap_or(u64::MAX)),
+            max_values: BOUNDS.map(|(bound, _)| u64::try_from(max_value(bound)).unwrap_or(u64::MAX)),
             dropped_bits: (u64::BITS - limit.leading_zeros()).saturating_sub(KEPT_BITS),
         }
     }
 
-    /// The step of what remains.
+    /// Returns the interval of what remains.
     #[inline(always)]
     pub(super) fn step(&self, remaining: u64) -> usize {
         // From the top: most keys have used little of their limit.
         let mut step = BOUNDS.len();
-        while step > 0 && remaining <= self.most[step - 1] {
+        while step > 0 && remaining <= self.max_values[step - 1] {
             step -= 1;
         }
         step
     }
 
-    /// Such a sum as a share of the limit, in millionths.
+    /// Returns a sum as a share of the limit, in millionths.
     pub(super) fn share(&self, sum: u64) -> u64 {
         let scaled = (u128::from(sum) * u128::from(MILLION)) << self.dropped_bits;
         u64::try_from(scaled / u128::from(self.limit.max(1))).unwrap_or(u64::MAX)
@@ -110,7 +110,7 @@ impl HeadroomSteps {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tollgate::ChargeVerdict;
+    use tollgate::quota::ChargeVerdict;
 
     use super::*;
 
@@ -123,7 +123,7 @@ mod tests {
         let step = |remaining, limit| headroom_bounds().nth(step_and_share(&decision(remaining, limit)).0).unwrap();
         assert_eq!((step(0, 5), step(1, 100), step(5, 100), step(6, 100)), ("0", "0.05", "0.05", "0.1"));
         assert_eq!((step(1, 2), step(9, 10), step(10, 10)), ("0.5", "0.9", "+Inf"));
-        // One of very many is not nothing, and nothing overflows.
+        // One of very many is not 0, and nothing overflows.
         assert_eq!((step(1, u64::MAX), step(u64::MAX, u64::MAX), step(0, 0)), ("0.05", "+Inf", "0"));
         let share = |remaining, limit| step_and_share(&decision(remaining, limit)).1;
         assert_eq!((share(1, 4), share(u64::MAX / 2, u64::MAX)), (250_000, 500_000));
@@ -136,25 +136,25 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_is_in_the_bucket_of_its_bound() {
+    fn durations_are_in_the_bucket_of_their_upper_bound() {
         assert_eq!([0, 1_000, 1_001, 100_000_000].map(duration_bucket), [0, 0, 1, 12]);
         assert_eq!(duration_bucket(u64::MAX), DURATION_SUM - 1);
     }
 
     proptest! {
-        /// Whether or not the limit is known, the same comes out.
+        /// The result is the same for a known limit and for any other.
         #[test]
-        fn a_known_limit_says_the_same(
+        fn known_limit_has_the_same_step_and_share(
             limit in prop_oneof![1_u64..2_000, 1_u64..1_u64 << 43, any::<u64>()],
             parts in 0_u64..=1_000,
-            beside in 0_u64..3,
+            offset in 0_u64..3,
         ) {
             let exact = u64::try_from(u128::from(limit) * u128::from(parts) / 1_000).unwrap();
-            let decision = decision(exact.saturating_add(beside).saturating_sub(1).min(limit), limit);
+            let decision = decision(exact.saturating_add(offset).saturating_sub(1).min(limit), limit);
             let known = HeadroomSteps::of(limit);
             let (step, part) = (known.step(decision.remaining), decision.remaining >> known.dropped_bits);
             let (expected, share) = step_and_share(&decision);
-            // Beyond these even millionths are rounded.
+            // Above this limit, even millionths are rounded.
             if limit <= u64::MAX / MILLION {
                 prop_assert_eq!(step, expected);
             }

@@ -1,72 +1,75 @@
-//! The counters of one policy, each at its place, so that counting looks nothing up.
+//! The counters of one policy, indexed so that counting needs no lookup.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use tollgate::policy::CompiledPolicy;
-use tollgate::{Action, ChargeVerdict, Request, RuleState, Source, Verdict};
+use tollgate::quota::ChargeVerdict;
+use tollgate::store::Source;
+use tollgate::verdict::RuleState;
+use tollgate::{Action, Request, Verdict};
 
 use super::histograms::{DURATION_ROW, DURATION_SUM, HeadroomSteps, STEPS, duration_bucket, step_and_share};
 use super::totals::Totals;
 use super::{NO_RULE, OTHER_ENDPOINTS};
-use crate::decided::{Decided, RefusedBy};
+use crate::decided::{DecidedRequest, RefusedBy};
 use crate::front_end::FrontEnd;
 use crate::metrics::sharded_counters::{ShardedCounters, add};
 
-/// What was decided under one policy.
+/// The decisions under one policy.
 #[derive(Debug)]
 pub(super) struct PolicyCounters {
-    rules: Box<[Rule]>,
-    /// The path patterns that are told apart. All others are counted behind them.
+    rules: Box<[CountedRule]>,
+    /// The path patterns with their own counters. All others share the entry after them.
     endpoints: Box<[Box<str>]>,
-    /// The quotas of the policy. Those of overrides are not among them.
+    /// The quotas of the policy, without overrides.
     quotas: Box<[QuotaHeadroom]>,
-    /// A row of durations for each front end, one for each quota, one for each rule, then one for what no rule decided.
+    /// A row of durations for each front end, one for each quota, one for each rule, then one for decisions without a
+    /// rule.
     counters: ShardedCounters,
     first_rule_row: usize,
     row_length: usize,
 }
 
 #[derive(Debug)]
-struct Rule {
+struct CountedRule {
     name: Arc<str>,
     denies: bool,
 }
 
-/// Where the headroom of a quota is counted.
+/// The headroom counters of a quota.
 #[derive(Debug)]
 struct QuotaHeadroom {
     rule: usize,
     steps: HeadroomSteps,
 }
 
-/// What became of a request, as metrics tell it.
+/// The outcome of a request in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// It asked and took nothing. Counted apart: it was not let through.
+pub(super) enum DecisionOutcome {
+    /// A request with cost 0. Counted separately: it consumed nothing.
     Peek,
     Decided(Action),
 }
 
-/// So many pairs of a rule and an endpoint are told apart at most, ..
-const MOST_PAIRS: usize = 16_384;
-/// .. and never more endpoints than these.
-const MOST_ENDPOINTS: usize = 255;
+/// The maximum number of pairs of a rule and an endpoint.
+const MAX_PAIRS: usize = 16_384;
+/// The maximum number of endpoints.
+const MAX_ENDPOINTS: usize = 255;
 
 const QUOTAS: usize = FrontEnd::ALL.len() * DURATION_ROW;
-/// The counters of a quota: its steps of headroom, and the sum.
+/// The counters of a quota: headroom steps, and the sum.
 const QUOTA_ROW: usize = STEPS + 1;
 
-/// What the row of a rule begins with: the requests that it decided, by front end and outcome, ..
-const DECISIONS: usize = FrontEnd::ALL.len() * Outcome::ALL.len();
-/// .. how often its limit said no, whether or not the rule decided, ..
+/// A rule's row begins with its decisions, by front end and outcome, ..
+const DECISIONS: usize = FrontEnd::ALL.len() * DecisionOutcome::ALL.len();
+/// .. its refusals, whether or not the rule decided, ..
 pub(super) const REFUSALS: usize = DECISIONS;
-/// .. how often it would have, where it is only watched, ..
+/// .. its refusals as a shadow rule, ..
 pub(super) const SHADOW_REFUSALS: usize = DECISIONS + 1;
-/// .. how often it let a request pass with a warning, ..
+/// .. its warnings, ..
 pub(super) const WARNINGS: usize = DECISIONS + 2;
-/// .. how often its headroom was in each step under limits that are not of a quota, and all that headroom together, in
-/// millionths.
+/// .. its headroom steps under limits that are not quotas of the policy, and the sum of that headroom in millionths.
 pub(super) const HEADROOM: usize = DECISIONS + 3;
 pub(super) const HEADROOM_SUM: usize = HEADROOM + STEPS;
 /// Then a pair for each endpoint: allowed and refused.
@@ -74,26 +77,25 @@ pub(super) const ROW: usize = HEADROOM_SUM + 1;
 
 impl PolicyCounters {
     pub(super) fn new(policy: &CompiledPolicy) -> PolicyCounters {
-        let rules: Box<[Rule]> =
-            policy.rules().iter().map(|rule| Rule { name: Arc::clone(&rule.name), denies: rule.deny }).collect();
-        let most = (MOST_PAIRS / (rules.len() + 1)).min(MOST_ENDPOINTS);
-        let endpoints: Box<[Box<str>]> = policy.endpoints().take(most).map(Box::from).collect();
+        let rules: Box<[CountedRule]> =
+            policy.rules().iter().map(|rule| CountedRule { name: Arc::clone(&rule.name), denies: rule.deny }).collect();
+        let max_endpoints = (MAX_PAIRS / (rules.len() + 1)).min(MAX_ENDPOINTS);
+        let endpoints: Box<[Box<str>]> = policy.endpoints().take(max_endpoints).map(Box::from).collect();
         let row_length = ROW + 2 * (endpoints.len() + 1);
-        let of_quota = |quota: &tollgate::policy::RuleQuota| QuotaHeadroom {
+        let headroom = |quota: &tollgate::policy::RuleQuota| QuotaHeadroom {
             rule: quota.rule as usize,
             steps: HeadroomSteps::of(quota.advertised.limit),
         };
-        let quotas: Box<[QuotaHeadroom]> = policy.quotas().iter().map(of_quota).collect();
+        let quotas: Box<[QuotaHeadroom]> = policy.quotas().iter().map(headroom).collect();
         let first_rule_row = QUOTAS + quotas.len() * QUOTA_ROW;
         let counters = ShardedCounters::new(first_rule_row + (rules.len() + 1) * row_length);
         PolicyCounters { rules, endpoints, quotas, counters, first_rule_row, row_length }
     }
 
-    /// Counts a verdict of this policy and how long it took, and tells which limits refused it; of a peek it tells
-    /// nothing.
+    /// Counts and times a verdict of this policy, and returns which limits refused it; nothing for a peek.
     #[inline(always)]
-    pub(super) fn count(&self, decided: Decided<'_>, taken_ns: u64) -> RefusedBy {
-        let Decided { front_end, request, verdict, deciding } = decided;
+    pub(super) fn count(&self, decided: DecidedRequest<'_>, taken_ns: u64) -> RefusedBy {
+        let DecidedRequest { front_end, request, verdict, deciding } = decided;
         let own: &[AtomicU64] = &self.counters.own();
         let durations = front_end.position() * DURATION_ROW;
         add(own, durations + duration_bucket(taken_ns), 1);
@@ -102,12 +104,12 @@ impl PolicyCounters {
             Some(state) => state.rule_position(),
             None => verdict.denied_by().unwrap_or(self.rules.len()),
         });
-        let outcome = Outcome::of(request, verdict.action());
+        let outcome = DecisionOutcome::of(request, verdict.action());
         add(own, row + decisions_of(front_end, outcome), 1);
-        let Outcome::Decided(action) = outcome else { return RefusedBy::default() };
+        let DecisionOutcome::Decided(action) = outcome else { return RefusedBy::default() };
         let endpoint = verdict.endpoint().unwrap_or(usize::MAX).min(self.endpoints.len());
         add(own, row + ROW + 2 * endpoint + usize::from(!action.is_allowed()), 1);
-        // Without the store the state of its limits is not known.
+        // Without the store the state of its limits is unknown.
         let may_be_refused = verdict.source() == Source::Fallback || self.count_headroom(own, verdict.states());
         if may_be_refused || action == Action::Warn || verdict.denials().next().is_some() {
             return self.count_refusals(own, verdict);
@@ -115,7 +117,7 @@ impl PolicyCounters {
         RefusedBy::default()
     }
 
-    /// The headroom of each rule that was met, whether or not it decided. Says whether one of them refuses.
+    /// Counts the headroom of each matched rule, whether or not it decided. Returns whether one of them refuses.
     #[inline(always)]
     fn count_headroom(&self, own: &[AtomicU64], states: &[RuleState]) -> bool {
         let mut is_refused = false;
@@ -134,7 +136,7 @@ impl PolicyCounters {
         is_refused
     }
 
-    /// Each rule that refuses, denies or warns, or would if it were no shadow.
+    /// Counts each rule that refuses, denies or warns, shadow rules included.
     #[cold]
     fn count_refusals(&self, own: &[AtomicU64], verdict: &Verdict) -> RefusedBy {
         if verdict.action() == Action::Warn {
@@ -150,9 +152,9 @@ impl PolicyCounters {
         };
         let mut refused_last = None;
         for state in verdict.states().iter().filter(|state| !state.decision.is_allowed()) {
-            // A rule with several limits says no once. What could not be counted is no rule's refusal.
+            // A rule with several limits counts once. A request that could not be counted is not a refusal by a rule.
             let rule = state.rule_position();
-            let is_counted = refused_last != Some(rule) && state.decision.verdict != ChargeVerdict::NoRoom;
+            let is_counted = refused_last != Some(rule) && state.decision.verdict != ChargeVerdict::Unavailable;
             if is_counted {
                 refused_last = Some(rule);
             }
@@ -162,7 +164,7 @@ impl PolicyCounters {
         refused_by
     }
 
-    /// Under a limit that was set by hand, or that is not the quota's own.
+    /// Counts headroom under an override, or a limit other than the quota's own.
     #[cold]
     fn count_other_headroom(&self, own: &[AtomicU64], state: &RuleState) {
         let row = self.row(state.rule_position());
@@ -171,7 +173,7 @@ impl PolicyCounters {
         add(own, row + HEADROOM_SUM, share);
     }
 
-    /// Where the row of a rule begins, or the one behind those of the rules.
+    /// Returns the first index of a rule's row, or of the row after the rules.
     #[inline(always)]
     fn row(&self, rule: usize) -> usize {
         self.first_rule_row + rule * self.row_length
@@ -200,69 +202,74 @@ impl PolicyCounters {
     }
 }
 
-/// Where the row of a rule counts the requests that it decided.
+/// Returns the index of a rule's decisions within its row.
 #[inline(always)]
-pub(super) const fn decisions_of(front_end: FrontEnd, outcome: Outcome) -> usize {
-    front_end.position() * Outcome::ALL.len() + outcome.position()
+pub(super) const fn decisions_of(front_end: FrontEnd, outcome: DecisionOutcome) -> usize {
+    front_end.position() * DecisionOutcome::ALL.len() + outcome.position()
 }
 
-impl Outcome {
-    /// All of them, each at its [`position`](Outcome::position).
-    pub(super) const ALL: [Outcome; 7] = [
-        Outcome::Peek,
-        Outcome::Decided(Action::Allow),
-        Outcome::Decided(Action::Warn),
-        Outcome::Decided(Action::Delay),
-        Outcome::Decided(Action::Reject),
-        Outcome::Decided(Action::Block),
-        Outcome::Decided(Action::Deny),
+impl DecisionOutcome {
+    /// All outcomes, each at its [`position`](DecisionOutcome::position).
+    pub(super) const ALL: [DecisionOutcome; 7] = [
+        DecisionOutcome::Peek,
+        DecisionOutcome::Decided(Action::Allow),
+        DecisionOutcome::Decided(Action::Warn),
+        DecisionOutcome::Decided(Action::Delay),
+        DecisionOutcome::Decided(Action::Reject),
+        DecisionOutcome::Decided(Action::Block),
+        DecisionOutcome::Decided(Action::Deny),
     ];
 
     #[inline]
-    fn of(request: &Request<'_>, action: Action) -> Outcome {
-        // A denied request was not told what remains either.
-        if request.cost == 0 && action != Action::Deny { Outcome::Peek } else { Outcome::Decided(action) }
+    fn of(request: &Request<'_>, action: Action) -> DecisionOutcome {
+        // A denied request was not a peek.
+        if request.cost == 0 && action != Action::Deny {
+            DecisionOutcome::Peek
+        } else {
+            DecisionOutcome::Decided(action)
+        }
     }
 
     #[inline]
     pub(super) const fn position(self) -> usize {
         match self {
-            Outcome::Peek => 0,
-            // In the order in which actions are declared.
-            Outcome::Decided(action) => 1 + action as usize,
+            DecisionOutcome::Peek => 0,
+            // In the declaration order of actions.
+            DecisionOutcome::Decided(action) => 1 + action as usize,
         }
     }
 
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Outcome::Peek => "peek",
-            Outcome::Decided(action) => action.name(),
+            DecisionOutcome::Peek => "peek",
+            DecisionOutcome::Decided(action) => action.name(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tollgate::{PolicyBuilder, rule};
+    use tollgate::policy::PolicyBuilder;
+    use tollgate::rule;
 
     use super::*;
 
     #[test]
-    fn each_outcome_stands_at_its_position() {
-        for (at, outcome) in Outcome::ALL.into_iter().enumerate() {
+    fn outcomes_are_listed_at_their_positions() {
+        for (at, outcome) in DecisionOutcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome.position(), at, "{}", outcome.name());
         }
     }
 
     #[test]
-    fn there_are_no_more_endpoints_than_so_many_whatever_the_policy_has() {
-        for (rules, told_apart) in [(0, 0), (3, 3), (100, 100), (255, 64), (2_000, 8)] {
+    fn endpoints_are_limited_by_the_number_of_rules() {
+        for (rules, expected) in [(0, 0), (3, 3), (100, 100), (255, 64), (2_000, 8)] {
             let all = (0..rules).fold(PolicyBuilder::default(), |policy, at| {
                 policy.rule(rule(&format!("r{at}")).limit("1/s").path(&format!("/{at}")))
             });
             let counters = PolicyCounters::new(&CompiledPolicy::new(&all.build().unwrap()).unwrap());
-            assert_eq!(counters.endpoints.len(), told_apart, "{rules} rules");
-            assert_eq!(counters.row(1) - counters.row(0), ROW + 2 * (told_apart + 1));
+            assert_eq!(counters.endpoints.len(), expected, "{rules} rules");
+            assert_eq!(counters.row(1) - counters.row(0), ROW + 2 * (expected + 1));
         }
     }
 }

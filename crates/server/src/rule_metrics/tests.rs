@@ -1,5 +1,6 @@
+use tollgate::policy::CheckedPolicy;
 use tollgate::policy::parse;
-use tollgate::{CheckedPolicy, Limiter, ManualClock, Request, Verdict};
+use tollgate::{Limiter, ManualClock, Request, Verdict};
 
 use super::*;
 use crate::metrics::exposition::Exposition;
@@ -16,19 +17,19 @@ fn policy(text: &str) -> CheckedPolicy {
 }
 
 fn limiter(text: &str) -> Limiter {
-    Limiter::in_memory(&policy(text), ManualClock::at(1)).unwrap()
+    Limiter::with_clock(&policy(text), ManualClock::at(1)).unwrap()
 }
 
-struct Counting {
+struct MetricsFixture {
     limiter: Limiter,
     metrics: RuleMetrics,
 }
 
-impl Counting {
-    fn under(text: &str) -> Counting {
+impl MetricsFixture {
+    fn with_policy(text: &str) -> MetricsFixture {
         let (limiter, metrics) = (limiter(text), RuleMetrics::new());
         metrics.prepare_for(&limiter.policy());
-        Counting { limiter, metrics }
+        MetricsFixture { limiter, metrics }
     }
 
     fn check(&self, path: &str, cost: u64) -> Verdict {
@@ -39,7 +40,8 @@ impl Counting {
     }
 
     fn count(&self, request: &Request<'_>, verdict: &Verdict) {
-        self.metrics.count(Decided { front_end: FrontEnd::Http, request, verdict, deciding: verdict.deciding() }, 1);
+        self.metrics
+            .count(DecidedRequest { front_end: FrontEnd::Http, request, verdict, deciding: verdict.deciding() }, 1);
     }
 
     fn replace(&self, text: &str) {
@@ -49,7 +51,7 @@ impl Counting {
 
     fn text(&self) -> String {
         let mut text = String::new();
-        self.metrics.totals().write(&mut Exposition::behind(&mut text));
+        self.metrics.totals().write(&mut Exposition::append_to(&mut text));
         text
     }
 
@@ -67,12 +69,12 @@ fn decided(rule: &str, outcome: &str, count: u64) -> String {
 }
 
 #[test]
-fn a_rule_is_counted_also_where_another_decides() {
-    let counting = Counting::under(POLICY);
+fn rules_are_counted_even_if_another_rule_decides() {
+    let fixture = MetricsFixture::with_policy(POLICY);
     for path in ["/pay", "/pay", "/pay", "/other"] {
-        counting.check(path, 1);
+        fixture.check(path, 1);
     }
-    counting.assert_lines(&[
+    fixture.assert_lines(&[
         &decided("pay", "allow", 2),
         &decided("pay", "reject", 1),
         &decided("all", "allow", 1),
@@ -87,23 +89,23 @@ fn a_rule_is_counted_also_where_another_decides() {
 }
 
 #[test]
-fn an_endpoint_is_a_pattern_and_never_a_path() {
-    let counting = Counting::under(POLICY);
-    counting.check("/pay/17", 1);
-    counting.check("/pay/18", 1);
-    counting
+fn endpoints_are_patterns_and_never_paths() {
+    let fixture = MetricsFixture::with_policy(POLICY);
+    fixture.check("/pay/17", 1);
+    fixture.check("/pay/18", 1);
+    fixture
         .assert_lines(&["tollgate_endpoint_decisions_total{endpoint=\"/pay/*\",rule=\"pay\",outcome=\"allowed\"} 2"]);
-    assert!(!counting.text().contains("/pay/1"));
+    assert!(!fixture.text().contains("/pay/1"));
 }
 
 #[test]
-fn headroom_is_told_for_every_rule_that_was_met() {
-    let counting = Counting::under(POLICY);
-    counting.check("/pay/17", 1);
-    counting.check("/pay/17", 1);
-    counting.check("/pay/17", 1);
-    // Three quarters of `all` remained, then half of it; the third was charged nowhere.
-    counting.assert_lines(&[
+fn headroom_is_counted_for_every_matched_rule() {
+    let fixture = MetricsFixture::with_policy(POLICY);
+    fixture.check("/pay/17", 1);
+    fixture.check("/pay/17", 1);
+    fixture.check("/pay/17", 1);
+    // Three quarters of `all` remained, then half of it; the third request was not charged.
+    fixture.assert_lines(&[
         "tollgate_headroom_ratio_bucket{rule=\"all\",le=\"0.25\"} 0",
         "tollgate_headroom_ratio_bucket{rule=\"all\",le=\"0.5\"} 2",
         "tollgate_headroom_ratio_bucket{rule=\"all\",le=\"0.75\"} 3",
@@ -113,27 +115,27 @@ fn headroom_is_told_for_every_rule_that_was_met() {
         "tollgate_headroom_ratio_bucket{rule=\"pay\",le=\"0\"} 2",
         "tollgate_headroom_ratio_sum{rule=\"pay\"} 0.500000",
     ]);
-    assert!(!counting.text().contains("tollgate_headroom_ratio_count{rule=\"watched\"}"));
+    assert!(!fixture.text().contains("tollgate_headroom_ratio_count{rule=\"watched\"}"));
 }
 
 #[test]
-fn who_only_asks_is_counted_apart() {
-    let counting = Counting::under(POLICY);
-    counting.check("/pay", 0);
-    counting.assert_lines(&[&decided("pay", "allow", 0)]);
-    let text = counting.text();
+fn peeks_are_counted_separately() {
+    let fixture = MetricsFixture::with_policy(POLICY);
+    fixture.check("/pay", 0);
+    fixture.assert_lines(&[&decided("pay", "allow", 0)]);
+    let text = fixture.text();
     assert_eq!(text.matches("outcome=\"peek\"").count(), 1);
     assert!(!text.contains("tollgate_headroom_ratio_count{") && !text.contains("endpoint=\""));
 }
 
 #[test]
-fn a_warning_is_counted_for_its_rule() {
-    let warns = "version: 1
+fn warnings_are_counted_for_their_rule() {
+    let warning_policy = "version: 1
 rules: [ { name: login, limit: 1/min, on_limit: [ { first: 1, action: warn }, { then: reject } ] } ]
 ";
-    let counting = Counting::under(warns);
-    (0..3).for_each(|_| drop(counting.check("/login", 1)));
-    counting.assert_lines(&[
+    let fixture = MetricsFixture::with_policy(warning_policy);
+    (0..3).for_each(|_| drop(fixture.check("/login", 1)));
+    fixture.assert_lines(&[
         &decided("login", "allow", 1),
         &decided("login", "warn", 1),
         &decided("login", "reject", 1),
@@ -143,44 +145,44 @@ rules: [ { name: login, limit: 1/min, on_limit: [ { first: 1, action: warn }, { 
 }
 
 #[test]
-fn counts_go_on_under_another_policy() {
-    let counting = Counting::under(POLICY);
-    counting.check("/pay", 1);
-    // Some still count for the policy that is gone.
-    let old = counting.limiter.policy();
-    counting.replace("version: 1\nrules: [ { name: pay, limit: 5/min }, { name: all, limit: 9/min } ]\n");
-    counting.check("/pay", 1);
+fn counts_continue_under_another_policy() {
+    let fixture = MetricsFixture::with_policy(POLICY);
+    fixture.check("/pay", 1);
+    // The old policy is still referenced.
+    let old = fixture.limiter.policy();
+    fixture.replace("version: 1\nrules: [ { name: pay, limit: 5/min }, { name: all, limit: 9/min } ]\n");
+    fixture.check("/pay", 1);
     for _ in 0..2 {
-        counting.assert_lines(&[&decided("pay", "allow", 2), &decided("all", "allow", 0)]);
+        fixture.assert_lines(&[&decided("pay", "allow", 2), &decided("all", "allow", 0)]);
     }
-    assert_eq!(counting.metrics.lock().policies.len(), 2);
+    assert_eq!(fixture.metrics.lock().policies.len(), 2);
     drop(old);
     for _ in 0..2 {
-        counting.assert_lines(&[
+        fixture.assert_lines(&[
             &decided("pay", "allow", 2),
             &decided("watched", "allow", 0),
             "tollgate_endpoint_decisions_total{endpoint=\"/pay\",rule=\"pay\",outcome=\"allowed\"} 1",
             "tollgate_endpoint_decisions_total{endpoint=\"other\",rule=\"pay\",outcome=\"allowed\"} 1",
         ]);
     }
-    assert_eq!(counting.metrics.lock().policies.len(), 1);
+    assert_eq!(fixture.metrics.lock().policies.len(), 1);
 }
 
 #[test]
-fn a_decision_that_a_reload_overtook_is_counted() {
-    let counting = Counting::under(POLICY);
+fn decisions_made_before_a_reload_are_counted() {
+    let fixture = MetricsFixture::with_policy(POLICY);
     let request = Request { target: "/pay", ..Request::from_peer(None) };
-    let verdicts = [counting.limiter.check(&request), counting.limiter.check(&request)];
-    counting.replace("version: 1\nrules: [ { name: new, when: { path: /pay }, limit: 1/min } ]\n");
+    let verdicts = [fixture.limiter.check(&request), fixture.limiter.check(&request)];
+    fixture.replace("version: 1\nrules: [ { name: new, when: { path: /pay }, limit: 1/min } ]\n");
     for verdict in &verdicts {
-        counting.count(&request, verdict);
+        fixture.count(&request, verdict);
     }
-    // Nobody has said yet that this one is in force.
-    counting.limiter.set_policy(&policy("version: 1\nrules: [ { name: newer, limit: 1/min } ]\n")).unwrap();
-    counting.check("/pay", 1);
+    // The metrics were not prepared for this policy.
+    fixture.limiter.set_policy(&policy("version: 1\nrules: [ { name: newer, limit: 1/min } ]\n")).unwrap();
+    fixture.check("/pay", 1);
     drop(verdicts);
     for _ in 0..2 {
-        counting.assert_lines(&[
+        fixture.assert_lines(&[
             &decided("pay", "allow", 2),
             &decided("new", "allow", 0),
             &decided("newer", "allow", 1),
@@ -189,5 +191,5 @@ fn a_decision_that_a_reload_overtook_is_counted() {
             "tollgate_endpoint_decisions_total{endpoint=\"/pay\",rule=\"pay\",outcome=\"allowed\"} 2",
         ]);
     }
-    assert_eq!(counting.metrics.lock().policies.len(), 1);
+    assert_eq!(fixture.metrics.lock().policies.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What was counted, by the names of rules, and how Prometheus reads it.
+//! Totals by rule name, in Prometheus' format.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,15 +7,17 @@ use tollgate::Action;
 
 use super::NO_RULE;
 use super::histograms::{DURATION_BOUNDS_NS, DURATION_ROW, DURATION_SUM, headroom_bounds};
-use super::policy_counters::{HEADROOM, HEADROOM_SUM, Outcome, REFUSALS, ROW, SHADOW_REFUSALS, WARNINGS, decisions_of};
+use super::policy_counters::{
+    DecisionOutcome, HEADROOM, HEADROOM_SUM, REFUSALS, ROW, SHADOW_REFUSALS, WARNINGS, decisions_of,
+};
 use crate::front_end::FrontEnd;
-use crate::metrics::exposition::{Exposition, Kind, escaped};
+use crate::metrics::exposition::{Exposition, MetricKind, escaped};
 use crate::throttle::THROTTLE_SCOPE;
 
-/// About what the lines of a rule take, so that the text need not move while it grows.
-const BYTES_A_RULE: usize = 2_048;
+/// The approximate size of the lines of a rule, to preallocate the text.
+const BYTES_PER_RULE: usize = 2_048;
 
-/// Counts of rules, also of those that are no longer in force.
+/// The counts of rules, including former ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     rules: BTreeMap<Box<str>, Box<[u64; ROW]>>,
@@ -23,12 +25,12 @@ pub(crate) struct Totals {
     denying: BTreeSet<Box<str>>,
     /// By rule and endpoint: allowed and refused.
     endpoints: BTreeMap<(Box<str>, Box<str>), [u64; 2]>,
-    /// How long decisions took, by front end.
+    /// Decision times, by front end.
     pub(super) durations: [[u64; DURATION_ROW]; FrontEnd::ALL.len()],
 }
 
 impl Totals {
-    /// The counts of a rule; all zero if it was never heard of.
+    /// Returns the counts of a rule; zero for an unknown one.
     pub(super) fn rule(&mut self, name: &str) -> &mut [u64; ROW] {
         self.rules.entry(Box::from(name)).or_insert_with(|| Box::new([0; ROW]))
     }
@@ -41,7 +43,7 @@ impl Totals {
         }
     }
 
-    /// Adds what was allowed and refused. An endpoint that was never asked for has no series.
+    /// Adds allowed and refused requests. An endpoint without requests has no series.
     pub(super) fn add_endpoint(&mut self, rule: &str, endpoint: &str, counts: [u64; 2]) {
         if counts != [0, 0] {
             let total = self.endpoints.entry((Box::from(rule), Box::from(endpoint))).or_default();
@@ -49,9 +51,9 @@ impl Totals {
         }
     }
 
-    /// About how long they are as text.
+    /// Returns the approximate length of the text.
     pub(crate) fn text_bytes(&self) -> usize {
-        self.rules.len() * BYTES_A_RULE
+        self.rules.len() * BYTES_PER_RULE
     }
 
     pub(crate) fn write(&self, exposition: &mut Exposition<'_>) {
@@ -65,8 +67,8 @@ impl Totals {
 
     fn write_durations(&self, exposition: &mut Exposition<'_>) {
         const NAME: &str = "tollgate_decision_duration_seconds";
-        let help = "How long deciding took, without reading the request or writing the answer.";
-        exposition.describe(NAME, Kind::Histogram, help);
+        let help = "Time to decide, without reading the request or writing the response.";
+        exposition.describe(NAME, MetricKind::Histogram, help);
         for (front_end, row) in FrontEnd::ALL.iter().zip(&self.durations) {
             let counts = DURATION_BOUNDS_NS.into_iter().zip(row.iter().copied());
             let longer = row[DURATION_BOUNDS_NS.len()];
@@ -76,11 +78,11 @@ impl Totals {
 
     fn write_decisions(&self, exposition: &mut Exposition<'_>) {
         const NAME: &str = "tollgate_decisions_total";
-        exposition.describe(NAME, Kind::Counter, "Requests decided, by the rule that decided, outcome and front end.");
+        exposition.describe(NAME, MetricKind::Counter, "Decisions, by deciding rule, outcome and front end.");
         for (rule, counts) in &self.rules {
             let (name, denies) = (escaped(rule), self.denying.contains(rule));
             for front_end in FrontEnd::ALL {
-                for outcome in Outcome::ALL {
+                for outcome in DecisionOutcome::ALL {
                     let count = counts[decisions_of(front_end, outcome)];
                     if count > 0 || is_expected(rule, denies, front_end, outcome) {
                         let labels = [("rule", &*name), ("outcome", outcome.name()), ("frontend", front_end.name())];
@@ -95,8 +97,8 @@ impl Totals {
         const NAME: &str = "tollgate_endpoint_decisions_total";
         exposition.describe(
             NAME,
-            Kind::Counter,
-            "Requests decided, by the most specific path pattern of the policy that they match and the rule that decided.",
+            MetricKind::Counter,
+            "Decisions, by the most specific matching path pattern of the policy and the deciding rule.",
         );
         for ((rule, endpoint), counts) in &self.endpoints {
             let (rule, endpoint) = (escaped(rule), escaped(endpoint));
@@ -110,10 +112,10 @@ impl Totals {
         const NAME: &str = "tollgate_rule_refusals_total";
         exposition.describe(
             NAME,
-            Kind::Counter,
-            "How often a rule's own limit said no or the rule denied, also where another rule decided or the rule is only watched.",
+            MetricKind::Counter,
+            "Refusals by a rule's own limit or a rule that denies, also if another rule decided or the rule is a shadow rule.",
         );
-        for (name, counts) in self.real_rules() {
+        for (name, counts) in self.policy_rules() {
             exposition.sample(NAME, &[("rule", &name), ("mode", "enforce")], counts[REFUSALS]);
             if counts[SHADOW_REFUSALS] > 0 {
                 exposition.sample(NAME, &[("rule", &name), ("mode", "shadow")], counts[SHADOW_REFUSALS]);
@@ -123,8 +125,8 @@ impl Totals {
 
     fn write_warnings(&self, exposition: &mut Exposition<'_>) {
         const NAME: &str = "tollgate_rule_warnings_total";
-        exposition.describe(NAME, Kind::Counter, "Requests that a rule let pass beyond its limit, with a warning.");
-        for (name, counts) in self.real_rules().filter(|(_, counts)| counts[WARNINGS] > 0) {
+        exposition.describe(NAME, MetricKind::Counter, "Requests that a rule allowed beyond its limit with a warning.");
+        for (name, counts) in self.policy_rules().filter(|(_, counts)| counts[WARNINGS] > 0) {
             exposition.sample(NAME, &[("rule", &name)], counts[WARNINGS]);
         }
     }
@@ -132,36 +134,35 @@ impl Totals {
     fn write_headroom(&self, exposition: &mut Exposition<'_>) {
         exposition.describe(
             "tollgate_headroom_ratio",
-            Kind::Histogram,
-            "What remained of a rule's limit for a key after a decision, as a share of the limit.",
+            MetricKind::Histogram,
+            "Remaining share of a rule's limit for a key after a decision.",
         );
-        for (name, counts) in self.real_rules() {
+        for (name, counts) in self.policy_rules() {
             if counts[HEADROOM..HEADROOM_SUM].iter().all(|count| *count == 0) {
                 continue;
             }
-            let mut so_far = 0;
+            let mut cumulative = 0;
             for (bound, count) in headroom_bounds().zip(&counts[HEADROOM..]) {
-                so_far += count;
-                exposition.sample("tollgate_headroom_ratio_bucket", &[("rule", &name), ("le", bound)], so_far);
+                cumulative += count;
+                exposition.sample("tollgate_headroom_ratio_bucket", &[("rule", &name), ("le", bound)], cumulative);
             }
             let labels = [("rule", &*name)];
             exposition.millionths("tollgate_headroom_ratio_sum", &labels, counts[HEADROOM_SUM]);
-            exposition.sample("tollgate_headroom_ratio_count", &labels, so_far);
+            exposition.sample("tollgate_headroom_ratio_count", &labels, cumulative);
         }
     }
 
-    /// The rules of policies, which have limits of their own.
-    fn real_rules(&self) -> impl Iterator<Item = (Cow<'_, str>, &[u64; ROW])> {
-        let real = self.rules.iter().filter(|(name, _)| !matches!(&***name, NO_RULE | THROTTLE_SCOPE));
-        real.map(|(name, counts)| (escaped(name), &**counts))
+    /// Returns the rules of policies, which have limits.
+    fn policy_rules(&self) -> impl Iterator<Item = (Cow<'_, str>, &[u64; ROW])> {
+        let rules = self.rules.iter().filter(|(name, _)| !matches!(&***name, NO_RULE | THROTTLE_SCOPE));
+        rules.map(|(name, counts)| (escaped(name), &**counts))
     }
 }
 
-/// A series that is there before anything is counted shows its first count as
-/// an increase. But what has never happened to a rule and hardly will is left
-/// out: a policy may have a thousand rules.
-fn is_expected(rule: &str, denies: bool, front_end: FrontEnd, outcome: Outcome) -> bool {
-    let Outcome::Decided(action) = outcome else { return false };
+/// Returns whether a series exists before its first count, so that the first count shows as an increase. Unlikely
+/// outcomes of a rule are omitted: a policy may have a thousand rules.
+fn is_expected(rule: &str, denies: bool, front_end: FrontEnd, outcome: DecisionOutcome) -> bool {
+    let DecisionOutcome::Decided(action) = outcome else { return false };
     match rule {
         NO_RULE => matches!(action, Action::Allow | Action::Deny),
         THROTTLE_SCOPE => front_end == FrontEnd::Resp && matches!(action, Action::Allow | Action::Reject),

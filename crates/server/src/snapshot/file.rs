@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 
 use super::SnapshotError;
 
-/// Whoever reads it could choose keys that meet, so nobody else does.
+/// The file has the hash secret, with which colliding keys can be chosen, so only the owner may read it.
 const OWNER_ONLY: u32 = 0o600;
 
-/// So many files are set aside side by side, and somebody should have looked by then.
-const MOST_SET_ASIDE: u32 = 100;
+/// The maximum number of damaged files that are kept.
+const MAX_DAMAGED_FILES: u32 = 100;
 
-/// A file that only this process writes.
+/// A snapshot file that is locked by this process.
 #[derive(Debug)]
 pub(super) struct SnapshotFile {
     path: PathBuf,
-    /// A file beside it, because the file itself is another one after each
-    /// writing. The lock ends with the process, however that ends.
+    /// A separate lock file, because every write replaces the snapshot file. The system releases the lock when the
+    /// process ends, even if it is killed.
     _lock: File,
 }
 
 impl SnapshotFile {
-    /// Takes it for this process, and finds out whether it can be written.
+    /// Locks the file, and checks that it is writable.
     pub(super) fn take(path: &Path) -> Result<SnapshotFile, SnapshotError> {
         let unwritable = |error| SnapshotError::Unwritable(path.to_owned(), error);
         let mut options = OpenOptions::new();
@@ -34,7 +34,7 @@ impl SnapshotFile {
             Err(TryLockError::Error(error)) => return Err(unwritable(error)),
         }
         let file = SnapshotFile { path: path.to_owned(), _lock: lock };
-        // Now, and not when the first snapshot is due: somebody is still looking.
+        // Checked at startup and not at the first snapshot, because an operator is still watching.
         file.fresh().and_then(|_| fs::remove_file(file.fresh_path())).map_err(unwritable)?;
         Ok(file)
     }
@@ -43,7 +43,7 @@ impl SnapshotFile {
         &self.path
     }
 
-    /// What was written last; `None` if nothing was.
+    /// Opens the last snapshot; `None` if there is none.
     pub(super) fn open(&self) -> io::Result<Option<File>> {
         match File::open(&self.path) {
             Ok(file) => Ok(Some(file)),
@@ -52,21 +52,20 @@ impl SnapshotFile {
         }
     }
 
-    /// Moves what is there out of the way, and says where to.
-    pub(super) fn set_aside(&self) -> io::Result<PathBuf> {
-        let numbered = (2..=MOST_SET_ASIDE).map(|number| format!(".damaged-{number}"));
+    /// Renames an unusable file, and returns its new name.
+    pub(super) fn rename_damaged(&self) -> io::Result<PathBuf> {
+        let numbered = (2..=MAX_DAMAGED_FILES).map(|number| format!(".damaged-{number}"));
         let mut names =
             std::iter::once(".damaged".to_owned()).chain(numbered).map(|ending| beside(&self.path, &ending));
         let Some(free) = names.find(|path| fs::symlink_metadata(path).is_err()) else {
-            return Err(io::Error::other(format!("{MOST_SET_ASIDE} others were set aside before it")));
+            return Err(io::Error::other(format!("{MAX_DAMAGED_FILES} damaged files exist already; delete them")));
         };
         fs::rename(&self.path, &free)?;
         Ok(free)
     }
 
-    /// Writes it anew. Whatever happens, there is a whole file under its name:
-    /// the new one is written beside it, and takes its place when it has
-    /// reached the disk.
+    /// Replaces the file. A complete file always exists under its name: the new one is written beside it, and renamed
+    /// when it is on disk.
     pub(super) fn replace<R>(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<R>) -> io::Result<R> {
         let replaced = self.fresh().and_then(|mut fresh| {
             let written = write(&mut fresh)?;
@@ -75,16 +74,16 @@ impl SnapshotFile {
             Ok(written)
         });
         if replaced.is_err() {
-            // It would only take room on a disk that may be full.
+            // The incomplete file would only use space on a disk that may be full.
             let _ = fs::remove_file(self.fresh_path());
         }
         let written = replaced?;
-        // The name has to reach the disk as well.
+        // The directory entry has to reach the disk as well.
         File::open(directory_of(&self.path))?.sync_all()?;
         Ok(written)
     }
 
-    /// An empty file beside it. One that a killed process has left is of no use to anybody.
+    /// Creates an empty file beside it. A leftover of a killed process is deleted.
     fn fresh(&self) -> io::Result<File> {
         match fs::remove_file(self.fresh_path()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_takes_the_place_of_the_old_one_and_is_nobody_elses() {
+    fn snapshot_replaces_the_old_one_with_mode_0600() {
         in_directory("replaced", |directory| {
             let path = directory.join("counters");
             let file = SnapshotFile::take(&path).unwrap();
@@ -142,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_half_way_leaves_the_old_one() {
+    fn failed_write_keeps_the_old_snapshot() {
         in_directory("failing", |directory| {
             let path = directory.join("counters");
             let file = SnapshotFile::take(&path).unwrap();
             put(&file, "one").unwrap();
             let failed = file.replace(|to| {
                 to.write_all(b"tw")?;
-                Err::<(), _>(io::Error::other("no room"))
+                Err::<(), _>(io::Error::other("no space"))
             });
             assert!(failed.is_err());
             assert_eq!(fs::read_to_string(&path).unwrap(), "one");
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_can_have_it_at_a_time() {
+    fn file_is_locked_by_one_holder_at_a_time() {
         in_directory("locked", |directory| {
             let path = directory.join("counters");
             let first = SnapshotFile::take(&path).unwrap();
@@ -170,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_was_set_aside_is_written_over() {
+    fn damaged_files_are_never_overwritten() {
         in_directory("aside", |directory| {
             let path = directory.join("counters");
             let file = SnapshotFile::take(&path).unwrap();
             for (text, ending) in [("a", ".damaged"), ("b", ".damaged-2"), ("c", ".damaged-3")] {
                 fs::write(&path, text).unwrap();
-                assert_eq!(file.set_aside().unwrap(), beside(&path, ending));
+                assert_eq!(file.rename_damaged().unwrap(), beside(&path, ending));
                 assert!(!path.exists());
             }
             assert_eq!(fs::read_to_string(beside(&path, ".damaged")).unwrap(), "a");
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_named() {
+    fn unwritable_path_is_an_error() {
         in_directory("unwritable", |directory| {
             fs::write(directory.join("no-directory"), "").unwrap();
             for name in ["absent/counters", "no-directory/counters"] {
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_alone_is_in_this_directory() {
+    fn bare_file_name_is_in_the_current_directory() {
         assert_eq!(directory_of(Path::new("counters")), Path::new("."));
         assert_eq!(directory_of(Path::new("/var/counters")), Path::new("/var"));
     }

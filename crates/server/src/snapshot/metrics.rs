@@ -1,25 +1,25 @@
 use std::time::Duration;
 
-use super::open::Beginning;
-use crate::metrics::counter::{Counter, Gauge};
+use super::open::StartupSnapshot;
+use crate::metrics::counter::{CounterMetric, GaugeMetric};
 use crate::metrics::exposition::Exposition;
 
 const S_NS: u64 = 1_000_000_000;
 
-/// What is counted about snapshots. All clones count together.
+/// Metrics of snapshots. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SnapshotMetrics {
-    last_success_s: Gauge,
-    failures: Counter,
-    bytes: Gauge,
-    duration_ns: Gauge,
+    last_success_s: GaugeMetric,
+    failures: CounterMetric,
+    bytes: GaugeMetric,
+    duration_ns: GaugeMetric,
 }
 
 impl SnapshotMetrics {
-    /// What another process has written is as good as our own.
-    pub(super) fn new(beginning: &Beginning) -> SnapshotMetrics {
+    /// A snapshot of an earlier process counts as a success.
+    pub(super) fn new(startup: &StartupSnapshot) -> SnapshotMetrics {
         let metrics = SnapshotMetrics::default();
-        if let Beginning::Restored { restored, .. } = beginning {
+        if let StartupSnapshot::Restored { restored, .. } = startup {
             metrics.last_success_s.set(restored.written_at_ns / S_NS);
         }
         metrics
@@ -28,7 +28,7 @@ impl SnapshotMetrics {
     pub(crate) fn write(&self, exposition: &mut Exposition<'_>) {
         exposition.gauge(
             "tollgate_snapshot_last_success_timestamp_seconds",
-            "When the counters were last written down, since 1970.",
+            "Unix time of the last successful snapshot.",
             self.last_success_s.get(),
         );
         exposition.counter(
@@ -39,7 +39,7 @@ impl SnapshotMetrics {
         exposition.gauge("tollgate_snapshot_bytes", "The size of the last snapshot.", self.bytes.get());
         exposition.gauge_seconds(
             "tollgate_snapshot_duration_seconds",
-            "How long writing the last snapshot took.",
+            "Time to write the last snapshot.",
             self.duration_ns.get(),
         );
     }

@@ -1,6 +1,7 @@
-"""grpcio against the service at the address of the first argument; over TLS if a second names an authority.
+"""grpcio against the service at the address of the first argument; over TLS if a second argument
+is the file of a certificate authority.
 
-Every message is made from what the service says of itself by reflection: nothing was compiled.
+All message types come from server reflection: nothing was compiled.
 """
 
 import sys
@@ -24,12 +25,12 @@ pool = DescriptorPool(database)
 
 def caller(service, name):
     method = pool.FindServiceByName(service).FindMethodByName(name)
-    question = message_factory.GetMessageClass(method.input_type)
-    answer = message_factory.GetMessageClass(method.output_type)
+    request = message_factory.GetMessageClass(method.input_type)
+    response = message_factory.GetMessageClass(method.output_type)
     call = channel.unary_unary(
-        f"/{service}/{name}", request_serializer=question.SerializeToString, response_deserializer=answer.FromString
+        f"/{service}/{name}", request_serializer=request.SerializeToString, response_deserializer=response.FromString
     )
-    return question, lambda asked: call(asked, timeout=20)
+    return request, lambda message: call(message, timeout=20)
 
 
 Health, check = caller("grpc.health.v1.Health", "Check")
@@ -38,7 +39,7 @@ assert check(Health()).status == 1
 RateLimitRequest, should_rate_limit = caller("envoy.service.ratelimit.v3.RateLimitService", "ShouldRateLimit")
 
 
-def asked(domain, **entries):
+def rate_limit_request(domain, **entries):
     request = RateLimitRequest(domain=domain)
     descriptor = request.descriptors.add()
     for key, value in entries.items():
@@ -47,15 +48,15 @@ def asked(domain, **entries):
 
 
 OK, OVER_LIMIT = 1, 2
-answers = [should_rate_limit(asked("edge", remote_address="203.0.113.9")) for _ in range(3)]
-assert [answer.overall_code for answer in answers] == [OK, OK, OVER_LIMIT], answers
-assert [answer.statuses[0].limit_remaining for answer in answers] == [1, 0, 0], answers
-fields = {field.key.lower(): field.value for field in answers[2].response_headers_to_add}
+responses = [should_rate_limit(rate_limit_request("edge", remote_address="203.0.113.9")) for _ in range(3)]
+assert [response.overall_code for response in responses] == [OK, OK, OVER_LIMIT], responses
+assert [response.statuses[0].limit_remaining for response in responses] == [1, 0, 0], responses
+fields = {field.key.lower(): field.value for field in responses[2].response_headers_to_add}
 assert fields["retry-after"] == "1800" and fields["ratelimit"] == '"per-ip";r=0;t=1800', fields
 
 try:
-    should_rate_limit(asked("", remote_address="203.0.113.9"))
-    raise SystemExit("a question without a domain was answered")
+    should_rate_limit(rate_limit_request("", remote_address="203.0.113.9"))
+    raise SystemExit("a request without a domain was accepted")
 except grpc.RpcError as error:
     assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, error
 print("grpcio", grpc.__version__)

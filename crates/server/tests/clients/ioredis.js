@@ -19,16 +19,16 @@ async function main(port) {
   const pipeline = client.pipeline();
   for (let i = 0; i < 100; i++) pipeline.call("CL.THROTTLE", "node", 15, 30, 60);
   pipeline.call("NO.SUCH").call("CL.THROTTLE", "other", 15, 30, 60);
-  const answers = await pipeline.exec();
-  assert.equal(answers.filter(([error, answer]) => !error && answer[0] === 0).length, 16);
-  assert.deepEqual(answers[99], [null, [1, 16, 0, 2, 32]]);
-  // An error in the middle takes nothing from those around it.
-  assert.match(answers[100][0].message, /unknown command/);
-  assert.deepEqual(answers[101], [null, [0, 16, 15, -1, 2]]);
+  const replies = await pipeline.exec();
+  assert.equal(replies.filter(([error, reply]) => !error && reply[0] === 0).length, 16);
+  assert.deepEqual(replies[99], [null, [1, 16, 0, 2, 32]]);
+  // An error does not affect the commands before and after it.
+  assert.match(replies[100][0].message, /unknown command/);
+  assert.deepEqual(replies[101], [null, [0, 16, 15, -1, 2]]);
 
   const automatic = new Redis({ port, enableAutoPipelining: true, maxRetriesPerRequest: 0 });
-  const asked = await Promise.all(Array.from({ length: 8 }, () => automatic.call("CL.THROTTLE", "auto", 4, 1, 60)));
-  assert.equal(asked.filter(([limited]) => limited === 0).length, 5);
+  const decisions = await Promise.all(Array.from({ length: 8 }, () => automatic.call("CL.THROTTLE", "auto", 4, 1, 60)));
+  assert.equal(decisions.filter(([limited]) => limited === 0).length, 5);
 
   assert.equal(await client.quit(), "OK");
   automatic.disconnect();

@@ -1,16 +1,16 @@
 use std::process::Command;
 
-use crate::program::{place, port, printed, script};
-use crate::running::Running;
+use crate::program::{configured_path, port, script, stdout_of};
+use crate::test_service::TestService;
 
 #[test]
 #[ignore = "needs ioredis"]
-fn it_connects_pipelines_and_is_told_what_is_wrong() {
-    let service = Running::start();
+fn ioredis_connects_pipelines_and_gets_errors() {
+    let service = TestService::start();
     let mut node = Command::new("node");
-    if let Some(modules) = place("ioredis") {
+    if let Some(modules) = configured_path("ioredis") {
         node.env("NODE_PATH", modules);
     }
-    let said = printed(node.arg(script("ioredis.js")).arg(port(service.resp)));
-    assert!(said.starts_with("ioredis "), "{said}");
+    let stdout = stdout_of(node.arg(script("ioredis.js")).arg(port(service.resp)));
+    assert!(stdout.starts_with("ioredis "), "{stdout}");
 }

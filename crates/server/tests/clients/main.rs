@@ -1,27 +1,27 @@
-//! Clients that other people wrote, against the service on a clock that stands still.
+//! Third-party clients against the service, with a stopped clock.
 //!
-//! Each needs its program, or, in the variable of its name, where that is: a command for `CURL`,
-//! a directory of packages for `REDIS_PY`. `scripts/test` installs them.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! Each test needs its program: on the PATH, or at the path in the environment variable of its name, which is a
+//! command for `CURL`, and a directory of packages for `REDIS_PY`. `scripts/test` installs them.
+#![allow(clippy::unwrap_used, reason = "a helper that fails must fail its test")]
 
 #[cfg(feature = "tls")]
 #[path = "../service/authority.rs"]
-#[allow(dead_code, reason = "made for those who look closer at TLS")]
+#[allow(dead_code, reason = "shared with the TLS tests, which use more of it")]
 mod authority;
 #[path = "../service/client.rs"]
-#[allow(dead_code, reason = "made for those who speak nothing but HTTP")]
+#[allow(dead_code, reason = "shared with the HTTP tests, which use more of it")]
 mod client;
 mod curl;
 mod grpcio;
 mod h2load;
 mod ioredis;
-#[path = "../gateway/messages.rs"]
-#[allow(dead_code, reason = "made for those who speak nothing but gRPC")]
+#[path = "../grpc/messages.rs"]
+#[allow(dead_code, reason = "shared with the gRPC tests, which use more of it")]
 mod messages;
 mod program;
 mod redis_benchmark;
 mod redis_cli;
 mod redis_py;
-#[path = "../service/running.rs"]
-#[allow(dead_code, reason = "made for those who speak nothing but HTTP")]
-mod running;
+#[path = "../service/test_service.rs"]
+#[allow(dead_code, reason = "shared with the HTTP tests, which use more of it")]
+mod test_service;

@@ -1,10 +1,10 @@
-use crate::program::{command, port, printed};
-use crate::running::Running;
+use crate::program::{command, port, stdout_of};
+use crate::test_service::TestService;
 
 #[test]
 #[ignore = "needs redis-cli"]
-fn each_command_is_answered() {
-    let service = Running::start();
+fn redis_cli_prints_the_reply_to_each_command() {
+    let service = TestService::start();
     for (arguments, expected) in [
         (&["CL.THROTTLE", "k", "15", "30", "60"][..], "0\n16\n15\n-1\n2\n"),
         (&["-3", "CL.THROTTLE", "k", "15", "30", "60"], "0\n16\n14\n-1\n4\n"),
@@ -15,7 +15,7 @@ fn each_command_is_answered() {
         (&["--no-raw", "-r", "2", "CL.THROTTLE", "r", "0", "1", "60"], REPEATED),
     ] {
         let mut client = command("redis-cli");
-        assert_eq!(printed(client.args(["-p", &port(service.resp)]).args(arguments)), expected, "{arguments:?}");
+        assert_eq!(stdout_of(client.args(["-p", &port(service.resp)]).args(arguments)), expected, "{arguments:?}");
     }
 }
 

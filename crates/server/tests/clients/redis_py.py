@@ -9,13 +9,13 @@ import redis.asyncio
 port = int(sys.argv[1])
 
 
-def refused(call, *expected):
+def assert_error(call, *expected):
     try:
         call()
     except redis.ResponseError as error:
         assert all(word in str(error) for word in expected), error
     else:
-        raise SystemExit(f"no error that says {expected}")
+        raise SystemExit(f"no error with {expected}")
 
 
 for protocol in (2, 3):
@@ -29,19 +29,19 @@ for protocol in (2, 3):
     assert client.info()["redis_version"] == "7.0.0"
     assert client.echo(b"\xff\r\n") == b"\xff\r\n"
 
-    refused(lambda: client.get("a"), "unknown command", "GET")
-    refused(lambda: client.execute_command("CL.THROTTLE", key), "wrong number of arguments")
-    refused(lambda: client.execute_command("CL.THROTTLE", key, 15, 0, 60), "count must be at least 1")
-    refused(lambda: client.execute_command("TOLL.CHECK", "ip"), "wrong number of arguments")
+    assert_error(lambda: client.get("a"), "unknown command", "GET")
+    assert_error(lambda: client.execute_command("CL.THROTTLE", key), "wrong number of arguments")
+    assert_error(lambda: client.execute_command("CL.THROTTLE", key, 15, 0, 60), "count must be at least 1")
+    assert_error(lambda: client.execute_command("TOLL.CHECK", "ip"), "wrong number of arguments")
 
     pipeline = client.pipeline(transaction=False)
     for _ in range(100):
         pipeline.execute_command("CL.THROTTLE", key, 15, 30, 60)
-    answers = pipeline.execute()
-    assert sum(answer[0] == 0 for answer in answers) == 15, answers
-    assert answers[-1] == [1, 16, 0, 2, 32], answers[-1]
+    replies = pipeline.execute()
+    assert sum(reply[0] == 0 for reply in replies) == 15, replies
+    assert replies[-1] == [1, 16, 0, 2, 32], replies[-1]
 
-    # An error in the middle takes nothing from those around it.
+    # An error does not affect the commands before and after it.
     pipeline.execute_command("CL.THROTTLE", key + "-a", 15, 30, 60)
     pipeline.execute_command("NO.SUCH", key)
     pipeline.execute_command("CL.THROTTLE", key + "-b", 15, 30, 60)
@@ -49,14 +49,14 @@ for protocol in (2, 3):
     assert first == last == [0, 16, 15, -1, 2] and isinstance(error, redis.ResponseError), (first, error, last)
 
 
-async def many():
+async def concurrent_commands():
     client = redis.asyncio.Redis(port=port, decode_responses=True, max_connections=8)
-    asked = [client.execute_command("CL.THROTTLE", "async", 4, 1, 60) for _ in range(8)]
-    answers = await asyncio.gather(*asked)
-    assert sum(answer[0] == 0 for answer in answers) == 5, answers
+    commands = [client.execute_command("CL.THROTTLE", "async", 4, 1, 60) for _ in range(8)]
+    replies = await asyncio.gather(*commands)
+    assert sum(reply[0] == 0 for reply in replies) == 5, replies
     assert (await client.execute_command("TOLL.CHECK", "ip", "203.0.113.9"))[1] == "per-ip"
     await client.aclose()
 
 
-asyncio.run(many())
+asyncio.run(concurrent_commands())
 print("redis-py", redis.__version__)

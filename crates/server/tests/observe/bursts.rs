@@ -1,11 +1,12 @@
-//! A client that suddenly asks far more than it used to.
+//! Bursts: a client that suddenly sends far more requests than usual.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use serde_json::Value;
-use tollgate_server::observe::{Identities, LogFormat};
+use tollgate_server::observe::{IdentityFormat, LogFormat};
 
-use crate::observed::{Observed, S_NS};
+use crate::observed_engine::ObservedEngine;
 
 const POLICY: &str = "version: 1
 rules:
@@ -13,14 +14,14 @@ rules:
 ";
 
 #[test]
-fn a_surge_is_one_event_and_one_count() {
-    let observed = Observed::with(POLICY, Identities::Hashed, LogFormat::Json);
+fn burst_is_one_event_and_one_count() {
+    let observed = ObservedEngine::with(POLICY, IdentityFormat::Hashed, LogFormat::Json);
     let (steady, sudden) = (Ipv4Addr::new(203, 0, 113, 1), Ipv4Addr::new(203, 0, 113, 2));
-    let window = |of_steady: usize, of_sudden: usize| {
-        (0..of_steady).for_each(|_| drop(observed.ask(steady)));
-        (0..of_sudden).for_each(|_| drop(observed.ask(sudden)));
-        observed.clock.advance(10 * S_NS);
-        observed.observer().look_around();
+    let window = |steady_requests: usize, sudden_requests: usize| {
+        (0..steady_requests).for_each(|_| drop(observed.check_from(steady)));
+        (0..sudden_requests).for_each(|_| drop(observed.check_from(sudden)));
+        observed.clock.advance(Duration::from_secs(10));
+        observed.observer().run_periodic();
     };
     for _ in 0..12 {
         window(8_000, 400);
@@ -29,12 +30,12 @@ fn a_surge_is_one_event_and_one_count() {
     assert_eq!(bursts(), Vec::<Value>::new());
     window(8_000, 16_000);
     window(8_000, 16_000);
-    let seen = bursts();
-    assert_eq!(seen.len(), 1, "{seen:?}");
-    // A sample of one in 16 says it within a few percent.
-    let number = |name: &str| seen[0][name].as_u64().unwrap();
-    assert!((12_000..20_000).contains(&number("requests")), "{seen:?}");
-    assert!((150..800).contains(&number("usual")), "{seen:?}");
-    assert_eq!((&seen[0]["rule"], number("window_s")), (&"per-ip".into(), 10));
+    let bursts = bursts();
+    assert_eq!(bursts.len(), 1, "{bursts:?}");
+    // A sample of 1 in 16 estimates it within a few percent.
+    let number = |name: &str| bursts[0][name].as_u64().unwrap();
+    assert!((12_000..20_000).contains(&number("requests")), "{bursts:?}");
+    assert!((150..800).contains(&number("usual")), "{bursts:?}");
+    assert_eq!((&bursts[0]["rule"], number("window_s")), (&"per-ip".into(), 10));
     assert!(observed.engine.metrics_text().contains("\ntollgate_bursts_total{rule=\"per-ip\"} 1\n"));
 }

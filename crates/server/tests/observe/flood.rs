@@ -1,11 +1,12 @@
-//! A flood of refusals: what it may write, and what is known of it afterwards.
+//! A flood of refusals: the size of the log, and the offenders that are reported.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
-use tollgate_server::observe::{Identities, LogFormat};
+use tollgate_server::observe::{IdentityFormat, LogFormat};
 
-use crate::observed::{Observed, S_NS};
+use crate::observed_engine::ObservedEngine;
 
 const POLICY: &str = "version: 1
 rules:
@@ -13,12 +14,12 @@ rules:
   - { name: all, limit: 1000000/s, shadow: true }
 ";
 
-/// What is written in a second at most, as the documentation says.
-const BYTES_A_SECOND: usize = 64 << 10;
+/// The maximum rate of the log, as documented.
+const LOG_BYTES_PER_SECOND: usize = 64 << 10;
 
 const THREADS: u64 = 4;
 
-/// Which client asks: every fourth time one of a few, else one of many.
+/// The client of a request: one of 7 for every fourth request, else one of 100,000.
 fn client(number: u64) -> Ipv4Addr {
     let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     let client = if number.is_multiple_of(4) { mixed % 7 } else { 1_000 + mixed % 100_000 };
@@ -26,15 +27,15 @@ fn client(number: u64) -> Ipv4Addr {
 }
 
 #[test]
-fn the_log_is_bounded_and_the_offenders_are_right() {
-    let observed = Observed::with(POLICY, Identities::Plain, LogFormat::Json);
+fn flood_keeps_the_log_within_its_rate_and_counts_offenders() {
+    let observed = ObservedEngine::with(POLICY, IdentityFormat::Plain, LogFormat::Json);
     let mut exact: HashMap<String, u64> = HashMap::new();
     let (each, seconds) = (5_000, 4);
     let mut written = 0;
     for second in 0..seconds {
         let refused = |thread: u64| {
             let numbers = (0..each).map(move |number| (second * THREADS + thread) * each + number);
-            let refused = numbers.map(client).filter(|client| !observed.ask(*client).is_allowed());
+            let refused = numbers.map(client).filter(|client| !observed.check_from(*client).is_allowed());
             refused.map(|client| client.to_string()).collect::<Vec<_>>()
         };
         let refused: Vec<String> = std::thread::scope(|scope| {
@@ -43,40 +44,40 @@ fn the_log_is_bounded_and_the_offenders_are_right() {
         });
         refused.into_iter().for_each(|client| *exact.entry(client).or_default() += 1);
         let now = observed.log().len();
-        assert!(now - written <= BYTES_A_SECOND, "{} bytes in a second", now - written);
+        assert!(now - written <= LOG_BYTES_PER_SECOND, "{} bytes in a second", now - written);
         written = now;
-        observed.clock.advance(S_NS);
+        observed.clock.advance(Duration::from_secs(1));
     }
     let total: u64 = exact.values().sum();
     assert!(total > 10_000, "{total}");
     assert_eq!(observed.observer().refusals("per-ip"), total);
     let top = observed.observer().top("per-ip", 1_000);
     for offender in &top {
-        let truth = exact[&*offender.client];
-        assert!(offender.count - offender.error <= truth && truth <= offender.count, "{offender:?} is {truth}");
+        let actual = exact[&*offender.client];
+        assert!(offender.count - offender.error <= actual && actual <= offender.count, "{offender:?} is {actual}");
     }
     let mut heavy: Vec<&str> = top.iter().take(7).map(|offender| &*offender.client).collect();
     heavy.sort_unstable();
     assert_eq!(heavy, ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"]);
-    // What had no line is added up.
-    observed.clock.advance(10 * S_NS);
+    // Violations without a line are summed up.
+    observed.clock.advance(Duration::from_secs(10));
     let lines = observed.violations().len() as u64;
     assert!(lines <= seconds * 50, "{lines}");
-    observed.observer().look_around();
+    observed.observer().run_periodic();
     let summary = observed.json_lines().pop().unwrap();
     assert_eq!((&summary["event"], summary["violations"].as_u64()), (&"left_out".into(), Some(total - lines)));
     assert_eq!(summary["by_rule"][0][0], "per-ip");
 }
 
 #[test]
-fn the_longest_line_is_within_what_a_line_may_take() {
+fn longest_line_has_at_most_1024_bytes() {
     let name = "n".repeat(64);
     let route = format!("/{}", "%22%5c\"".repeat(40));
     let policy = format!(
         "version: 1\nidentity:\n  user: {{ given: true }}\n  other: {{ given: true }}\nrules:\n  - {{ name: {name}, key: [user, other], limit: 1/day, when: {{ path: '{route}/*' }} }}\n"
     );
     for format in [LogFormat::Json, LogFormat::Text] {
-        let observed = Observed::with(&policy, Identities::Plain, format);
+        let observed = ObservedEngine::with(&policy, IdentityFormat::Plain, format);
         let long = "\\\"|".repeat(2_000);
         let identities = [("user", long.as_str()), ("other", long.as_str())];
         let target = format!("{route}/x");
@@ -86,7 +87,7 @@ fn the_longest_line_is_within_what_a_line_may_take() {
             identities: &identities,
             ..tollgate::Request::from_peer(None)
         };
-        (0..3).for_each(|_| drop(observed.decide(&request)));
+        (0..3).for_each(|_| drop(observed.check(&request)));
         let log = observed.log();
         assert_eq!(log.lines().count(), 2);
         assert!(log.lines().all(|line| line.len() <= 1_024), "{}: {log}", log.len());

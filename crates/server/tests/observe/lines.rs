@@ -1,12 +1,13 @@
-//! What stands in a line.
+//! The content of log lines.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use serde_json::json;
 use tollgate::Request;
-use tollgate_server::observe::{Event, Identities, Level, LogFormat};
+use tollgate_server::observe::{Event, IdentityFormat, Level, LogFormat};
 
-use crate::observed::{Observed, S_NS};
+use crate::observed_engine::ObservedEngine;
 
 const POLICY: &str = "version: 1
 identity:
@@ -33,9 +34,9 @@ fn login<'a>(identities: &'a [(&'a str, &'a str)]) -> Request<'a> {
 }
 
 #[test]
-fn a_violation_says_which_rule_did_what_to_whom() {
-    let observed = Observed::under(POLICY);
-    let actions: Vec<&str> = (0..5).map(|_| observed.decide(&login(&[("user", "a|b c")])).action().name()).collect();
+fn violation_lines_have_rule_action_and_client() {
+    let observed = ObservedEngine::with_policy(POLICY);
+    let actions: Vec<&str> = (0..5).map(|_| observed.check(&login(&[("user", "a|b c")])).action().name()).collect();
     assert_eq!(actions, ["allow", "warn", "reject", "block", "block"]);
     let lines = observed.violations();
     let of_login: Vec<_> = lines.iter().filter(|line| line["rule"] == "login").collect();
@@ -52,8 +53,8 @@ fn a_violation_says_which_rule_did_what_to_whom() {
 }
 
 #[test]
-fn denial_by_rule_says_which_rule_and_whom() {
-    let observed = Observed::under(
+fn denial_lines_have_rule_and_client() {
+    let observed = ObservedEngine::with_policy(
         "version: 1
 rules:
   - { name: admin-only-inside, when: { path: /admin/*, network: { not: [10.0.0.0/8] } }, deny: true }
@@ -61,11 +62,11 @@ rules:
   - { name: per-ip, key: client_ip, limit: 5/min }
 ",
     );
-    let from = |method, target| {
+    let action = |method, target| {
         let peer = Some(Ipv4Addr::new(203, 0, 113, 9).into());
-        observed.decide(&Request { method, target, ..Request::from_peer(peer) }).action().name()
+        observed.check(&Request { method, target, ..Request::from_peer(peer) }).action().name()
     };
-    assert_eq!((from("GET", "/admin/users?token=secret"), from("TRACE", "/")), ("deny", "allow"));
+    assert_eq!((action("GET", "/admin/users?token=secret"), action("TRACE", "/")), ("deny", "allow"));
     let line = |rule: &str, shadow: bool, method: &str, route: Option<&str>| {
         json!({
             "event": "violation", "time": "2023-11-14T22:14:00.000Z", "rule": rule, "action": "deny",
@@ -80,11 +81,11 @@ rules:
 }
 
 #[test]
-fn a_shadow_says_that_it_would_have_refused() {
-    let observed = Observed::under(POLICY);
+fn refusals_by_shadow_rules_are_logged_as_shadow() {
+    let observed = ObservedEngine::with_policy(POLICY);
     for _ in 0..4 {
         let request = Request { identities: &[("user", "ann")], ..Request::from_peer(None) };
-        assert!(observed.decide(&request).is_allowed());
+        assert!(observed.check(&request).is_allowed());
     }
     let lines = observed.violations();
     assert_eq!(lines.len(), 2);
@@ -99,12 +100,12 @@ fn a_shadow_says_that_it_would_have_refused() {
 }
 
 #[test]
-fn denials_and_delays_have_lines_and_peeks_have_none() {
-    let observed = Observed::under(POLICY);
-    observed.ask(Ipv4Addr::new(192, 0, 2, 1));
+fn denials_and_delays_are_logged_and_peeks_are_not() {
+    let observed = ObservedEngine::with_policy(POLICY);
+    observed.check_from(Ipv4Addr::new(192, 0, 2, 1));
     let pay = |cost| Request { target: "/pay", method: "CHARGE", cost, ..Request::from_peer(None) };
-    (0..3).for_each(|_| drop(observed.decide(&pay(1))));
-    (0..3).for_each(|_| drop(observed.decide(&pay(0))));
+    (0..3).for_each(|_| drop(observed.check(&pay(1))));
+    (0..3).for_each(|_| drop(observed.check(&pay(0))));
     let lines = observed.violations();
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert_eq!((&lines[0]["action"], &lines[0]["rule"]), (&json!("deny"), &json!(null)));
@@ -117,11 +118,11 @@ fn denials_and_delays_have_lines_and_peeks_have_none() {
 }
 
 #[test]
-fn nothing_that_a_client_says_begins_a_line() {
+fn client_input_cannot_forge_log_lines() {
     for format in [LogFormat::Text, LogFormat::Json] {
-        let observed = Observed::with(POLICY, Identities::Plain, format);
+        let observed = ObservedEngine::with(POLICY, IdentityFormat::Plain, format);
         let user = "x\r\ntollgate: violation rule=forged \u{1b}[31m\u{2028}\" action=allow";
-        (0..3).for_each(|_| drop(observed.decide(&login(&[("user", user)]))));
+        (0..3).for_each(|_| drop(observed.check(&login(&[("user", user)]))));
         let log = observed.log();
         assert_eq!(log.lines().count(), observed.observer().recent_events().len(), "{log}");
         assert!(log.bytes().all(|byte| byte == b'\n' || (b' '..=b'~').contains(&byte)), "{log:?}");
@@ -130,9 +131,9 @@ fn nothing_that_a_client_says_begins_a_line() {
 }
 
 #[test]
-fn text_quotes_what_is_not_a_word() {
-    let observed = Observed::with(POLICY, Identities::Plain, LogFormat::Text);
-    (0..2).for_each(|_| drop(observed.decide(&login(&[("user", "a b\" rule=x")]))));
+fn text_format_quotes_values_with_special_characters() {
+    let observed = ObservedEngine::with(POLICY, IdentityFormat::Plain, LogFormat::Text);
+    (0..2).for_each(|_| drop(observed.check(&login(&[("user", "a b\" rule=x")]))));
     let log = observed.log();
     let line = log.lines().find(|line| line.contains("rule=login")).unwrap();
     assert_eq!(
@@ -142,8 +143,8 @@ fn text_quotes_what_is_not_a_word() {
 }
 
 #[test]
-fn what_the_service_says_of_itself_is_one_line_of_json() {
-    let observed = Observed::under(POLICY);
+fn notices_are_single_json_lines() {
+    let observed = ObservedEngine::with_policy(POLICY);
     observed.observer().say(Level::Info, "a\nb");
     let line = &observed.json_lines()[0];
     assert_eq!((&line["event"], &line["level"], &line["message"]), (&json!("notice"), &json!("info"), &json!("a\nb")));
@@ -151,15 +152,15 @@ fn what_the_service_says_of_itself_is_one_line_of_json() {
 }
 
 #[test]
-fn a_store_that_comes_and_goes_is_told_of_a_few_times_a_second() {
-    let observed = Observed::under(POLICY);
+fn store_notices_are_limited_to_5_per_second() {
+    let observed = ObservedEngine::with_policy(POLICY);
     for _ in 0..3 {
-        (0..1_000).for_each(|_| observed.observer().say_of_store(Level::Error, "it fails"));
-        observed.clock.advance(S_NS);
+        (0..1_000).for_each(|_| observed.observer().log_store_notice(Level::Error, "the store fails"));
+        observed.clock.advance(Duration::from_secs(1));
     }
     assert_eq!(observed.json_lines().len(), 15);
-    observed.clock.advance(10 * S_NS);
-    observed.observer().look_around();
+    observed.clock.advance(Duration::from_secs(10));
+    observed.observer().run_periodic();
     let left_out = observed.json_lines().pop().unwrap();
     assert_eq!((&left_out["event"], &left_out["violations"]), (&json!("left_out"), &json!(2_985)));
 }

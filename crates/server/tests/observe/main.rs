@@ -1,21 +1,21 @@
-//! What the service tells of its decisions: its log, its events, and its lists of clients.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! Observation of decisions: the log, the events, and the lists of clients.
+#![allow(clippy::unwrap_used, reason = "a helper that fails must fail its test")]
 
 mod bursts;
 #[path = "../service/client.rs"]
-#[allow(dead_code, reason = "made for those who speak nothing but HTTP")]
+#[allow(dead_code, reason = "shared with the HTTP tests, which use more of it")]
 mod client;
-mod every_front_end;
 mod flood;
 mod lines;
-#[path = "../gateway/messages.rs"]
-#[allow(dead_code, reason = "made for those who speak nothing but gRPC")]
+#[path = "../grpc/messages.rs"]
+#[allow(dead_code, reason = "shared with the gRPC tests, which use more of it")]
 mod messages;
 mod near_limit;
-mod observed;
+mod observed_engine;
 mod privacy;
 #[path = "../resp/resp_client.rs"]
-#[allow(dead_code, reason = "made for those who speak nothing but RESP")]
+#[allow(dead_code, reason = "shared with the RESP tests, which use more of it")]
 mod resp_client;
 mod same_rule;
+mod test_service;
 mod uncounted;

@@ -1,13 +1,13 @@
-//! Under the default settings nobody is named anywhere: what clients say of
-//! themselves is sent through every front end, and looked for in all that the
-//! service tells.
+//! By default, no output of the service has an identity of a client. The tests send identities through every front
+//! end, and search all outputs for them.
 
-use tollgate_server::observe::{Identities, LogFormat};
+use std::time::Duration;
 
-use crate::every_front_end::Served;
-use crate::observed::S_NS;
+use tollgate_server::observe::{IdentityFormat, LogFormat};
 
-/// No answer or name of ours has any of these in it.
+use crate::test_service::TestService;
+
+/// Values that occur in no text or name of the service itself.
 const SECRETS: [&str; 8] = [
     "203.0.113.77",
     "192.0.2.55",
@@ -37,8 +37,8 @@ rules:
   - { name: slow, when: { path: /slow/* }, key: user, limit: 100/s, algorithm: leaky-bucket, queue: { size: 51 } }
 ";
 
-/// Everything that clients can say, on every way there is.
-fn ask_all(served: &Served) {
+/// Sends every kind of identity through every front end.
+fn send_identities(service: &TestService) {
     for (ip, path) in [
         ("203.0.113.77", "/auth/marker-path?q=marker-query"),
         ("192.0.2.55", "/marker-path"),
@@ -48,9 +48,9 @@ fn ask_all(served: &Served) {
             let body = format!(
                 r#"{{"ip":"{ip}","method":"MARKERMETHOD","path":"{path}","host":"marker-host","headers":{{"X-User":"marker-user","X-API-Key":"marker-key"}}}}"#
             );
-            assert_eq!(served.post("/v1/check", &body).status, 200);
-            assert_eq!(served.post("/v1/check/batch", &format!("[{body}]")).status, 200);
-            served.forward_auth(&[
+            assert_eq!(service.post("/v1/check", &body).status, 200);
+            assert_eq!(service.post("/v1/check/batch", &format!("[{body}]")).status, 200);
+            service.forward_auth(&[
                 ("X-Forwarded-For", ip),
                 ("X-Forwarded-Method", "MARKERMETHOD"),
                 ("X-Forwarded-Uri", path),
@@ -58,10 +58,10 @@ fn ask_all(served: &Served) {
                 ("X-User", "marker-user"),
                 ("X-API-Key", "marker-key"),
             ]);
-            served.resp(&format!(
+            service.resp(&format!(
                 "TOLL.CHECK ip {ip} method MARKERMETHOD path {path} host marker-host user marker-user api_key marker-key"
             ));
-            served.grpc(&[
+            service.grpc(&[
                 ("remote_address", ip),
                 ("method", "MARKERMETHOD"),
                 ("path", path),
@@ -69,76 +69,76 @@ fn ask_all(served: &Served) {
                 ("user", "marker-user"),
                 ("api_key", "marker-key"),
             ]);
-            served.resp("CL.THROTTLE marker-key 1 1 3600");
-            served.clock.advance(S_NS);
+            service.resp("CL.THROTTLE marker-key 1 1 3600");
+            service.clock.advance(Duration::from_secs(1));
         }
     }
     for _ in 0..12 {
-        assert_eq!(served.post("/v1/check", r#"{"path":"/marker-path/a","host":"marker-host"}"#).status, 200);
+        assert_eq!(service.post("/v1/check", r#"{"path":"/marker-path/a","host":"marker-host"}"#).status, 200);
     }
-    // What is wrong is nobody's name either.
-    assert_eq!(served.post("/v1/check", r#"{"ip":"marker-host","marker-user":1}"#).status, 400);
-    assert_eq!(served.post("/v1/check", "marker-key").status, 400);
-    served.resp("TOLL.CHECK marker-user");
-    served.resp("NOPE marker-key");
+    // Invalid values must not be written either.
+    assert_eq!(service.post("/v1/check", r#"{"ip":"marker-host","marker-user":1}"#).status, 400);
+    assert_eq!(service.post("/v1/check", "marker-key").status, 400);
+    service.resp("TOLL.CHECK marker-user");
+    service.resp("NOPE marker-key");
 }
 
-/// All that the service tells, each with its name.
-fn told(served: &Served) -> Vec<(&'static str, String)> {
-    let observer = served.engine.observer();
+/// Returns all outputs of the service, with their names.
+fn outputs(service: &TestService) -> Vec<(&'static str, String)> {
+    let observer = service.engine.observer();
     let rules = ["login", "per-key", "by-path", "watched", "slow"];
     let top: Vec<_> = rules.iter().map(|rule| (observer.top(rule, 100), observer.near_limit(rule, 100))).collect();
     let events = observer.recent_events();
     vec![
-        ("the log", served.log()),
-        ("metrics", served.engine.metrics_text()),
+        ("the log", service.log()),
+        ("metrics", service.engine.metrics_text()),
         ("events", events.iter().map(|event| event.to_json()).collect::<Vec<_>>().join("\n")),
         ("events for debugging", format!("{events:?}")),
         ("offenders", format!("{top:?}")),
-        ("the engine", format!("{:?} {observer:?}", served.engine)),
+        ("the engine", format!("{:?} {observer:?}", service.engine)),
     ]
 }
 
-fn serve_and_ask(identities: Identities, format: LogFormat) -> Vec<(&'static str, String)> {
-    let served = Served::under(POLICY, identities, format);
-    ask_all(&served);
-    served.engine.observer().look_around();
-    told(&served)
+fn outputs_after_traffic(identities: IdentityFormat, format: LogFormat) -> Vec<(&'static str, String)> {
+    let service = TestService::with_policy(POLICY, identities, format);
+    send_identities(&service);
+    service.engine.observer().run_periodic();
+    outputs(&service)
 }
 
 #[test]
-fn nobody_is_named_unless_an_operator_wants_it() {
+fn clients_are_hashed_by_default() {
     for format in [LogFormat::Json, LogFormat::Text] {
-        let told = serve_and_ask(Identities::Hashed, format);
+        let outputs = outputs_after_traffic(IdentityFormat::Hashed, format);
         for action in ["deny", "warn", "reject", "block", "delay"] {
-            assert!(told[0].1.contains(action), "nothing was told of {action}: {}", told[0].1);
+            assert!(outputs[0].1.contains(action), "no line has {action}: {}", outputs[0].1);
         }
-        for (what, text) in &told {
+        for (output, text) in &outputs {
             let lower = text.to_lowercase();
             for secret in SECRETS {
-                assert!(!lower.contains(&secret.to_lowercase()), "{secret} is in {what}: {text}");
+                assert!(!lower.contains(&secret.to_lowercase()), "{secret} is in {output}: {text}");
             }
         }
     }
 }
 
 #[test]
-fn truncated_identities_are_not_whole() {
-    for (what, text) in serve_and_ask(Identities::Truncated, LogFormat::Json) {
+fn truncated_identities_are_never_complete() {
+    for (output, text) in outputs_after_traffic(IdentityFormat::Truncated, LogFormat::Json) {
         for secret in SECRETS {
-            assert!(!text.contains(secret), "{secret} is in {what}: {text}");
+            assert!(!text.contains(secret), "{secret} is in {output}: {text}");
         }
     }
 }
 
-/// Else the tests above would find nothing because they look in the wrong place.
+/// Shows that the tests above search the right places.
 #[test]
-fn who_is_wanted_plain_is_found() {
-    let told = serve_and_ask(Identities::Plain, LogFormat::Json);
+fn plain_identities_are_found_in_the_outputs() {
+    let outputs = outputs_after_traffic(IdentityFormat::Plain, LogFormat::Json);
     for secret in ["203.0.113.77", "192.0.2.55", "marker-user"] {
-        assert!(told[0].1.contains(secret), "{secret} is not in {}: {}", told[0].0, told[0].1);
+        assert!(outputs[0].1.contains(secret), "{secret} is not in {}: {}", outputs[0].0, outputs[0].1);
     }
     for secret in ["203.0.113.77|marker-user", "marker-key", "/marker-path/a|marker-host"] {
-        assert!(told[4].1.contains(secret), "{secret} is not in {}: {}", told[4].0, told[4].1);
+        assert!(outputs[4].1.contains(secret), "{secret} is not in {}: {}", outputs[4].0, outputs[4].1);
     }
 }

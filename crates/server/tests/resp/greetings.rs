@@ -1,35 +1,35 @@
-//! What clients send before their first command, answered in Redis' own words.
+//! Commands that clients send on connecting, with the replies of Redis.
 
-use crate::resp_client::{Answer, RespClient, bulk, error, ok};
-use crate::running::Running;
+use crate::resp_client::{Reply, RespClient, bulk, error, ok};
+use crate::test_service::TestService;
 
-fn simple(word: &str) -> Answer {
-    Answer::Simple(word.to_owned())
+fn simple(word: &str) -> Reply {
+    Reply::Simple(word.to_owned())
 }
 
-/// Errors tell people to try it.
+/// Error replies refer to these subcommands.
 #[test]
-fn whoever_asks_for_help_is_helped() {
-    let service = Running::start();
+fn help_subcommands_return_help() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     for (command, subcommands) in [
         ("CLIENT", &["GETNAME", "HELP", "ID", "INFO", "LIST", "NO-EVICT", "SETINFO", "SETNAME"][..]),
         ("COMMAND", &["(none)", "COUNT", "DOCS", "HELP", "INFO", "LIST"]),
     ] {
-        let Answer::List(lines) = client.call(&format!("{command} help")) else { panic!("no list") };
-        let told: Vec<String> = lines.iter().skip(1).map(|line| format!("{line:?}")).collect();
-        for (line, subcommand) in told.iter().zip(subcommands) {
+        let Reply::List(lines) = client.call(&format!("{command} help")) else { panic!("no list") };
+        let help: Vec<String> = lines.iter().skip(1).map(|line| format!("{line:?}")).collect();
+        for (line, subcommand) in help.iter().zip(subcommands) {
             assert!(line.contains(&format!("\"{subcommand}")), "{line}");
         }
-        assert_eq!(told.len(), subcommands.len());
+        assert_eq!(help.len(), subcommands.len());
         let expected = error(&format!("ERR wrong number of arguments for '{}|help' command", command.to_lowercase()));
         assert_eq!(client.call(&format!("{command} HELP me")), expected);
     }
 }
 
 #[test]
-fn redis_words_are_used() {
-    let service = Running::start();
+fn connection_commands_reply_as_redis_does() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     for (command, expected) in [
         ("PING", simple("PONG")),
@@ -42,7 +42,7 @@ fn redis_words_are_used() {
         ("SELECT -1", error("ERR DB index is out of range")),
         ("SELECT x", error("ERR value is not an integer or out of range")),
         ("AUTH default anything", ok()),
-        ("AUTH somebody anything", error("WRONGPASS invalid username-password pair or user is disabled.")),
+        ("AUTH other anything", error("WRONGPASS invalid username-password pair or user is disabled.")),
         (
             "AUTH secret",
             error(
@@ -55,7 +55,7 @@ fn redis_words_are_used() {
         ("CLIENT SETINFO lib-ver 8.1.0", ok()),
         ("CLIENT SETINFO lib-colour blue", error("ERR Unrecognized option 'lib-colour'")),
         ("CLIENT SETINFO lib-ver", error("ERR wrong number of arguments for 'client|setinfo' command")),
-        ("CLIENT GETNAME", Answer::Null),
+        ("CLIENT GETNAME", Reply::Null),
         ("CLIENT SETNAME me", ok()),
         ("client getname", bulk("me")),
         ("CLIENT SETNAME", error("ERR wrong number of arguments for 'client|setname' command")),
@@ -64,8 +64,8 @@ fn redis_words_are_used() {
         ("CLIENT", error("ERR wrong number of arguments for 'client' command")),
         ("CLIENT KILL 1", error("ERR unknown subcommand 'KILL'. Try CLIENT HELP.")),
         ("RESET", simple("RESET")),
-        ("CLIENT GETNAME", Answer::Null),
-        ("COMMAND COUNT", Answer::Integer(12)),
+        ("CLIENT GETNAME", Reply::Null),
+        ("COMMAND COUNT", Reply::Integer(12)),
         ("COMMAND COUNT x", error("ERR wrong number of arguments for 'command|count' command")),
         ("COMMAND LIST x", error("ERR syntax error")),
         ("COMMAND NONSENSE", error("ERR unknown subcommand 'NONSENSE'. Try COMMAND HELP.")),
@@ -77,8 +77,8 @@ fn redis_words_are_used() {
 }
 
 #[test]
-fn a_name_with_spaces_is_refused() {
-    let service = Running::start();
+fn client_names_with_spaces_are_refused() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     let expected = error("ERR Client names cannot contain spaces, newlines or special characters.");
     assert_eq!(client.call_with(&["CLIENT", "SETNAME", "a b"]), expected);
@@ -86,29 +86,29 @@ fn a_name_with_spaces_is_refused() {
 }
 
 #[test]
-fn what_an_error_quotes_is_short_and_stays_on_its_line() {
-    let service = Running::start();
+fn quoted_input_in_errors_is_short_and_single_line() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     let long = "x".repeat(1000);
-    let Answer::Error(text) = client.call_with(&["A\r\n+OK", &long, &long]) else { panic!("no error") };
+    let Reply::Error(text) = client.call_with(&["A\r\n+OK", &long, &long]) else { panic!("no error") };
     assert_eq!(text, format!("ERR unknown command 'A  +OK', with args beginning with: '{}' ", "x".repeat(128)));
     assert_eq!(client.call("PING"), simple("PONG"));
 }
 
-/// The members of a map, however the protocol writes one.
-fn members(answer: Answer) -> Vec<(Answer, Answer)> {
-    match answer {
-        Answer::Map(members) => members,
-        Answer::List(parts) => parts.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
-        other => panic!("{other:?} is no map"),
+/// The members of a map, in RESP2 or RESP3.
+fn members(reply: Reply) -> Vec<(Reply, Reply)> {
+    match reply {
+        Reply::Map(members) => members,
+        Reply::List(parts) => parts.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
+        other => panic!("{other:?} is not a map"),
     }
 }
 
 #[test]
-fn hello_chooses_the_protocol() {
-    let service = Running::start();
+fn hello_selects_the_protocol() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
-    let Answer::Integer(id) = client.call("CLIENT ID") else { panic!("no number") };
+    let Reply::Integer(id) = client.call("CLIENT ID") else { panic!("no number") };
     for (command, version, is_map) in [
         ("HELLO", 2, false),
         ("HELLO 3", 3, true),
@@ -116,25 +116,25 @@ fn hello_chooses_the_protocol() {
         ("HELLO 2 AUTH default x SETNAME me", 2, false),
         ("hello 3 setname other auth default x", 3, true),
     ] {
-        let answer = client.call(command);
-        assert_eq!(matches!(answer, Answer::Map(_)), is_map, "{command}");
+        let reply = client.call(command);
+        assert_eq!(matches!(reply, Reply::Map(_)), is_map, "{command}");
         let expected = [
             (bulk("server"), bulk("redis")),
             (bulk("version"), bulk("7.0.0")),
-            (bulk("proto"), Answer::Integer(version)),
-            (bulk("id"), Answer::Integer(id)),
+            (bulk("proto"), Reply::Integer(version)),
+            (bulk("id"), Reply::Integer(id)),
             (bulk("mode"), bulk("standalone")),
             (bulk("role"), bulk("master")),
-            (bulk("modules"), Answer::List(vec![])),
+            (bulk("modules"), Reply::List(vec![])),
         ];
-        assert_eq!(members(answer), expected, "{command}");
+        assert_eq!(members(reply), expected, "{command}");
     }
     assert_eq!(client.call("CLIENT GETNAME"), bulk("other"));
 }
 
 #[test]
-fn a_hello_that_cannot_be_met_changes_nothing() {
-    let service = Running::start();
+fn invalid_hello_changes_nothing() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     for (command, expected) in [
         ("HELLO 4", "NOPROTO unsupported protocol version"),
@@ -147,15 +147,15 @@ fn a_hello_that_cannot_be_met_changes_nothing() {
     ] {
         assert_eq!(client.call(command), error(expected), "{command}");
     }
-    assert!(matches!(client.call("HELLO"), Answer::List(_)));
-    assert_eq!(client.call("CLIENT GETNAME"), Answer::Null);
+    assert!(matches!(client.call("HELLO"), Reply::List(_)));
+    assert_eq!(client.call("CLIENT GETNAME"), Reply::Null);
 }
 
 #[test]
-fn info_tells_what_clients_look_for() {
-    let service = Running::start();
+fn info_has_the_fields_that_clients_read() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
-    let Answer::Bulk(text) = client.call("INFO") else { panic!("no text") };
+    let Reply::Bulk(text) = client.call("INFO") else { panic!("no text") };
     let text = String::from_utf8(text).unwrap();
     for line in ["redis_version:7.0.0", "loading:0", "role:master", "redis_mode:standalone"] {
         assert!(text.lines().any(|other| other == line), "no line {line} in\n{text}");
@@ -163,19 +163,19 @@ fn info_tells_what_clients_look_for() {
     assert_eq!(client.call("INFO persistence"), bulk("# Persistence\r\nloading:0\r\n"));
     assert_eq!(client.call("INFO nothing"), bulk(""));
     client.call("HELLO 3");
-    assert_eq!(client.call("INFO everything"), Answer::Text(text));
+    assert_eq!(client.call("INFO everything"), Reply::Text(text));
 }
 
 #[test]
 fn commands_are_described() {
-    let service = Running::start();
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
-    let Answer::List(all) = client.call("COMMAND") else { panic!("no list") };
+    let Reply::List(all) = client.call("COMMAND") else { panic!("no list") };
     assert_eq!(all.len(), 12);
-    let Answer::List(asked) = client.call("COMMAND INFO cl.throttle nonsense") else { panic!("no list") };
-    assert_eq!(asked, [all[0].clone(), Answer::Null]);
-    let Answer::List(parts) = &asked[0] else { panic!("no list") };
-    assert_eq!(parts[..2], [bulk("cl.throttle"), Answer::Integer(-5)]);
+    let Reply::List(described) = client.call("COMMAND INFO cl.throttle nonsense") else { panic!("no list") };
+    assert_eq!(described, [all[0].clone(), Reply::Null]);
+    let Reply::List(parts) = &described[0] else { panic!("no list") };
+    assert_eq!(parts[..2], [bulk("cl.throttle"), Reply::Integer(-5)]);
     let documents = members(client.call("COMMAND DOCS cl.throttle CL.THROTTLE nonsense"));
     assert_eq!(documents.len(), 1);
     assert_eq!(members(client.call("COMMAND DOCS")).len(), 12);
@@ -184,31 +184,31 @@ fn commands_are_described() {
 }
 
 #[test]
-fn a_connection_sees_only_itself() {
-    let service = Running::start();
+fn client_list_has_only_the_calling_connection() {
+    let service = TestService::start();
     let mut other = RespClient::open(service.resp);
     other.call("CLIENT SETNAME secret");
     let mut client = RespClient::open(service.resp);
     for command in ["CLIENT LIST", "CLIENT INFO"] {
-        let Answer::Bulk(text) = client.call(command) else { panic!("no text") };
+        let Reply::Bulk(text) = client.call(command) else { panic!("no text") };
         let text = String::from_utf8(text).unwrap();
         assert!(text.lines().count() == 1 && !text.contains("secret"), "{text}");
     }
 }
 
 #[test]
-fn quit_is_answered_before_it_hangs_up() {
-    let service = Running::start();
+fn quit_gets_a_reply_before_the_connection_closes() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     client.send(b"PING\r\nQUIT\r\nPING\r\n");
-    assert_eq!(client.rest(), "+PONG\r\n+OK\r\n");
+    assert_eq!(client.read_to_end(), "+PONG\r\n+OK\r\n");
 }
 
 #[test]
-fn a_person_can_type() {
-    let service = Running::start();
+fn inline_commands_are_accepted() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     client.send(b"\r\n\n   \r\nCL.THROTTLE \"a key\" 15 30 60\n*0\r\n*-1\r\nECHO 'two words'\r\n");
-    assert_eq!(client.answer(), crate::resp_client::integers(&[0, 16, 15, -1, 2]));
-    assert_eq!(client.answer(), bulk("two words"));
+    assert_eq!(client.reply(), crate::resp_client::integers(&[0, 16, 15, -1, 2]));
+    assert_eq!(client.reply(), bulk("two words"));
 }

@@ -1,4 +1,4 @@
-//! Connections on which nothing happens.
+//! Idle connections.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tollgate_server::ConnectionLimits;
 
-use crate::running::Running;
+use crate::test_service::TestService;
 
 const IDLE: Duration = Duration::from_secs(1);
 
-fn connect(service: &Running) -> TcpStream {
+fn connect(service: &TestService) -> TcpStream {
     let stream = TcpStream::connect(service.resp).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream
@@ -18,19 +18,19 @@ fn connect(service: &Running) -> TcpStream {
 
 fn ping(stream: &mut TcpStream) {
     stream.write_all(b"PING\r\n").unwrap();
-    let mut answer = [0; 7];
-    stream.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"+PONG\r\n");
+    let mut reply = [0; 7];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+PONG\r\n");
 }
 
 #[test]
-fn who_is_silent_for_too_long_is_closed_with_or_without_a_command_before() {
-    let service = Running::granting(ConnectionLimits { idle_timeout: IDLE, ..ConnectionLimits::default() });
+fn idle_connections_are_closed() {
+    let service = TestService::with_limits(ConnectionLimits { idle_timeout: IDLE, ..ConnectionLimits::default() });
     let begun = Instant::now();
-    let (mut silent, mut asked) = (connect(&service), connect(&service));
-    ping(&mut asked);
-    for stream in [&mut silent, &mut asked] {
-        // The end, and not that nothing came in time.
+    let (mut unused, mut used) = (connect(&service), connect(&service));
+    ping(&mut used);
+    for stream in [&mut unused, &mut used] {
+        // The end of the stream, not a read timeout.
         assert_eq!(stream.read(&mut [0; 16]).unwrap(), 0);
     }
     assert!(begun.elapsed() >= IDLE, "{:?}", begun.elapsed());

@@ -1,9 +1,9 @@
-//! The RESP front end through its socket, on a clock that the tests move.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! The RESP front end through its socket, with a manual clock.
+#![allow(clippy::unwrap_used, reason = "a helper that fails must fail its test")]
 
 mod check;
 #[path = "../service/client.rs"]
-#[allow(dead_code, reason = "made for those who speak nothing but HTTP")]
+#[allow(dead_code, reason = "shared with the HTTP tests, which use more of it")]
 mod client;
 mod greetings;
 mod hostile;
@@ -13,10 +13,10 @@ mod metrics;
 mod partial;
 mod pipeline;
 mod resp_client;
-#[path = "../service/running.rs"]
-#[allow(dead_code, reason = "made for those who speak nothing but HTTP")]
-mod running;
 mod shared_throttle;
 mod stop;
+#[path = "../service/test_service.rs"]
+#[allow(dead_code, reason = "shared with the HTTP tests, which use more of it")]
+mod test_service;
 mod throttle;
 mod trickle;

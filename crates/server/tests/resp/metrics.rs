@@ -1,14 +1,14 @@
 use crate::client::request;
 use crate::resp_client::RespClient;
-use crate::running::Running;
+use crate::test_service::TestService;
 
-pub(crate) fn text(service: &Running) -> String {
+pub(crate) fn text(service: &TestService) -> String {
     request(service.admin, "GET", "/metrics", "").body
 }
 
 #[test]
-fn what_was_decided_is_counted() {
-    let service = Running::start();
+fn decisions_are_counted_by_rule_and_outcome() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     for command in [
         "CL.THROTTLE k 0 1 60",
@@ -21,8 +21,8 @@ fn what_was_decided_is_counted() {
     ] {
         client.call(command);
     }
-    for nothing_decided in ["CL.THROTTLE k 0 0 60", "TOLL.CHECK ip nowhere", "PING"] {
-        client.call(nothing_decided);
+    for undecided in ["CL.THROTTLE k 0 0 60", "TOLL.CHECK ip nowhere", "PING"] {
+        client.call(undecided);
     }
     let metrics = text(&service);
     for (rule, outcome, count) in [

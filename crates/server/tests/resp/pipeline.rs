@@ -1,44 +1,44 @@
 use std::thread;
 
-use crate::resp_client::{Answer, RespClient, frame, integers};
-use crate::running::Running;
+use crate::resp_client::{Reply, RespClient, frame, integers};
+use crate::test_service::TestService;
 
 #[test]
-fn commands_that_come_together_are_answered_in_order() {
-    let service = Running::start();
+fn pipelined_commands_get_replies_in_order() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
-    let mut together = Vec::new();
+    let mut commands = Vec::new();
     for at in 0..1000 {
-        together.extend(frame(&["ECHO", &at.to_string()]));
-        together.extend(frame(&["CL.THROTTLE", "k", "999", "1", "60"]));
-        together.extend(b"TOLL.CHECK colour blue\r\n");
+        commands.extend(frame(&["ECHO", &at.to_string()]));
+        commands.extend(frame(&["CL.THROTTLE", "k", "999", "1", "60"]));
+        commands.extend(b"TOLL.CHECK colour blue\r\n");
     }
-    client.send(&together);
+    client.send(&commands);
     for at in 0..1000_i64 {
-        assert_eq!(client.answer(), Answer::Bulk(at.to_string().into_bytes()));
-        assert_eq!(client.answer(), integers(&[0, 1000, 999 - at, -1, 60 * (at + 1)]));
-        assert!(matches!(client.answer(), Answer::List(_)));
+        assert_eq!(client.reply(), Reply::Bulk(at.to_string().into_bytes()));
+        assert_eq!(client.reply(), integers(&[0, 1000, 999 - at, -1, 60 * (at + 1)]));
+        assert!(matches!(client.reply(), Reply::List(_)));
     }
 }
 
-/// Answers of some megabytes: more than all buffers between the two hold, so that it has to wait for its reader.
+/// The replies are some megabytes: more than the buffers on both sides hold, so the service has to wait for its reader.
 #[test]
-fn a_client_that_reads_late_gets_every_answer() {
+fn slow_readers_get_every_reply() {
     const COMMANDS: usize = 5_000;
-    let service = Running::start();
+    let service = TestService::start();
     let mut reader = RespClient::open(service.resp);
     let mut writer = reader.try_clone();
     let sending = thread::spawn(move || writer.send(&frame(&["COMMAND", "DOCS"]).repeat(COMMANDS)));
     for _ in 0..COMMANDS {
-        assert!(matches!(reader.answer(), Answer::List(parts) if parts.len() == 24));
+        assert!(matches!(reader.reply(), Reply::List(parts) if parts.len() == 24));
     }
     sending.join().unwrap();
-    assert!(matches!(reader.call("PING"), Answer::Simple(_)));
+    assert!(matches!(reader.call("PING"), Reply::Simple(_)));
 }
 
 #[test]
-fn many_connections_at_once_each_get_their_own() {
-    let service = Running::start();
+fn concurrent_connections_get_their_own_replies() {
+    let service = TestService::start();
     thread::scope(|scope| {
         for connection in 0..16 {
             let service = &service;
@@ -46,16 +46,16 @@ fn many_connections_at_once_each_get_their_own() {
                 let mut client = RespClient::open(service.resp);
                 for at in 0..50 {
                     let text = format!("{connection}-{at}");
-                    assert_eq!(client.call_with(&["ECHO", &text]), Answer::Bulk(text.into_bytes()));
+                    assert_eq!(client.call_with(&["ECHO", &text]), Reply::Bulk(text.into_bytes()));
                 }
             });
         }
     });
 }
 
-/// A command that follows the same one is recognised by its bytes. It must be answered as if it came alone.
+/// A command that repeats the previous one is recognised by its bytes. Its reply must be that of a single command.
 #[test]
-fn commands_that_repeat_are_answered_like_those_that_come_alone() {
+fn repeated_commands_get_the_replies_of_single_ones() {
     let commands: Vec<Vec<u8>> = [
         frame(&["CL.THROTTLE", "one", "9", "5", "60"]),
         frame(&["CL.THROTTLE", "another key", "9", "5", "60"]),
@@ -76,21 +76,21 @@ fn commands_that_repeat_are_answered_like_those_that_come_alone() {
     .into_iter()
     .flat_map(|command| [command.clone(), command])
     .collect();
-    let alone = Running::start();
-    let expected: Vec<Answer> = commands
+    let single = TestService::start();
+    let expected: Vec<Reply> = commands
         .iter()
         .map(|command| {
-            let mut client = RespClient::open(alone.resp);
+            let mut client = RespClient::open(single.resp);
             client.send(command);
-            client.answer()
+            client.reply()
         })
         .collect();
     for piece in [usize::MAX, 1_000, 7] {
-        let together = Running::start();
-        let mut client = RespClient::open(together.resp);
+        let pipelined = TestService::start();
+        let mut client = RespClient::open(pipelined.resp);
         commands.concat().chunks(piece.min(1 << 20)).for_each(|piece| client.send(piece));
         for (at, expected) in expected.iter().enumerate() {
-            assert_eq!(&client.answer(), expected, "{}", String::from_utf8_lossy(&commands[at]));
+            assert_eq!(&client.reply(), expected, "{}", String::from_utf8_lossy(&commands[at]));
         }
     }
 }

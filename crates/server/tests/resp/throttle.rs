@@ -1,12 +1,14 @@
-use crate::resp_client::{Answer, RespClient, error, integers};
-use crate::running::Running;
+use std::time::Duration;
+
+use crate::resp_client::{Reply, RespClient, error, integers};
+use crate::test_service::TestService;
 
 const MS_NS: u64 = 1_000_000;
 const S_NS: u64 = 1_000_000_000;
 
 #[test]
-fn it_answers_as_redis_cell_does() {
-    let service = Running::start();
+fn replies_equal_those_of_redis_cell() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     for taken in 1..=16 {
         let reset = taken * 2;
@@ -14,13 +16,13 @@ fn it_answers_as_redis_cell_does() {
     }
     assert_eq!(client.call("CL.THROTTLE k 15 30 60"), integers(&[1, 16, 0, 2, 32]));
     assert_eq!(client.call("cl.Throttle k 15 30 60 1"), integers(&[1, 16, 0, 2, 32]));
-    service.clock.advance(2 * S_NS - 1);
+    service.clock.advance(Duration::from_nanos(2 * S_NS - 1));
     assert_eq!(client.call("CL.THROTTLE k 15 30 60"), integers(&[1, 16, 0, 1, 31]));
-    service.clock.advance(1);
+    service.clock.advance(Duration::from_nanos(1));
     assert_eq!(client.call("CL.THROTTLE k 15 30 60"), integers(&[0, 16, 0, -1, 32]));
 }
 
-/// One case: the limit, and then steps of an advance and a quantity with the answer they have.
+/// A limit, and steps: how far the clock advances, a quantity, and the expected reply.
 type Case = (&'static str, &'static [(u64, &'static str, [i64; 5])]);
 
 const CASES: [Case; 18] = [
@@ -52,7 +54,7 @@ const CASES: [Case; 18] = [
     ("0 1 1", &[(0, "1", [0, 1, 0, -1, 1]), (S_NS - 1, "1", [1, 1, 0, 1, 1]), (1, "1", [0, 1, 0, -1, 1])]),
     // 10 a second.
     ("9 10 1", &[(0, "10", [0, 10, 0, -1, 1]), (99_999_999, "1", [1, 10, 0, 1, 1]), (1, "1", [0, 10, 0, -1, 1])]),
-    // 1,000 a second, with room for two of them.
+    // 1,000 a second, with a capacity of 2,000.
     (
         "1999 1000 1",
         &[
@@ -64,53 +66,53 @@ const CASES: [Case; 18] = [
     ),
     // 100,000 a second.
     ("99 100000 1", &[(0, "100", [0, 100, 0, -1, 1]), (9_999, "1", [1, 100, 0, 1, 1]), (1, "1", [0, 100, 0, -1, 1])]),
-    // A third of a second is no whole number of nanoseconds.
+    // A third of a second is not a whole number of nanoseconds.
     ("2 3 1", &[(0, "3", [0, 3, 0, -1, 1]), (0, "1", [1, 3, 0, 1, 1]), (333_333_333, "1", [1, 3, 0, 1, 1])]),
     ("2 3 1", &[(0, "3", [0, 3, 0, -1, 1]), (333_333_334, "1", [0, 3, 0, -1, 1])]),
-    // 7 in 11 seconds with room for 4.
+    // 7 in 11 seconds with a capacity of 4.
     ("3 7 11", &[(0, "4", [0, 4, 0, -1, 7]), (0, "2", [1, 4, 0, 4, 7]), (3_142_857_143, "2", [0, 4, 0, -1, 7])]),
     // 1,000,000 a second.
     ("999999 1000000 1", &[(0, "1000000", [0, 1_000_000, 0, -1, 1]), (0, "1", [1, 1_000_000, 0, 1, 1])]),
     ("999999 1000000 1", &[(0, "1000000", [0, 1_000_000, 0, -1, 1]), (1000, "1", [0, 1_000_000, 0, -1, 1])]),
     ("0 1000000 1", &[(0, "1", [0, 1, 0, -1, 1]), (999, "1", [1, 1, 0, 1, 1]), (1, "1", [0, 1, 0, -1, 1])]),
-    // A peek takes nothing, and says what there is.
+    // A peek takes nothing, and reports what remains.
     ("4 1 10", &[(0, "0", [0, 5, 5, -1, 0]), (0, "2", [0, 5, 3, -1, 20]), (S_NS, "0", [0, 5, 3, -1, 19])]),
-    // More than there can ever be never comes.
+    // A quantity above the capacity never passes.
     (
         "4 1 10",
         &[(0, "6", [1, 5, 5, -1, 0]), (0, "9223372036854775807", [1, 5, 5, -1, 0]), (0, "5", [0, 5, 0, -1, 50])],
     ),
-    // The largest of all: 10^12 at 10^9 a second.
+    // The maximum: 10^12 at 10^9 a second.
     ("999999999999 1000000000 1", &[(0, "1000000000000", [0, 1_000_000_000_000, 0, -1, 1000])]),
 ];
 
 #[test]
 fn rates_from_one_a_day_to_a_million_a_second_are_exact() {
-    let service = Running::start();
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     for (at, (limit, steps)) in CASES.iter().enumerate() {
         for (step, (advance_ns, quantity, expected)) in steps.iter().enumerate() {
-            service.clock.advance(*advance_ns);
-            let answer = client.call(&format!("CL.THROTTLE case-{at} {limit} {quantity}"));
-            assert_eq!(answer, integers(expected), "step {step} of {limit}");
+            service.clock.advance(Duration::from_nanos(*advance_ns));
+            let reply = client.call(&format!("CL.THROTTLE case-{at} {limit} {quantity}"));
+            assert_eq!(reply, integers(expected), "step {step} of {limit}");
         }
     }
 }
 
 #[test]
 fn seconds_round_up() {
-    let service = Running::start();
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     client.call("CL.THROTTLE k 1 1 2 2");
     for (advance_ns, retry, reset) in [(1, 2, 4), (S_NS - 2, 2, 4), (1, 1, 3), (1, 1, 3), (S_NS - 2, 1, 3)] {
-        service.clock.advance(advance_ns);
+        service.clock.advance(Duration::from_nanos(advance_ns));
         assert_eq!(client.call("CL.THROTTLE k 1 1 2"), integers(&[1, 2, 0, retry, reset]));
     }
 }
 
 #[test]
-fn a_peek_writes_nothing() {
-    let service = Running::start();
+fn peeks_write_nothing() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     for _ in 0..3 {
         assert_eq!(client.call("CL.THROTTLE untouched 4 1 10 0"), integers(&[0, 5, 5, -1, 0]));
@@ -119,8 +121,8 @@ fn a_peek_writes_nothing() {
 }
 
 #[test]
-fn what_a_key_has_used_stays_used_under_another_quota() {
-    let service = Running::start();
+fn usage_of_a_key_remains_under_another_quota() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     assert_eq!(client.call("CL.THROTTLE k 9 10 60 7"), integers(&[0, 10, 3, -1, 42]));
     assert_eq!(client.call("CL.THROTTLE k 19 20 60 1"), integers(&[0, 20, 12, -1, 24]));
@@ -128,8 +130,8 @@ fn what_a_key_has_used_stays_used_under_another_quota() {
 }
 
 #[test]
-fn keys_are_any_bytes_and_kept_apart() {
-    let service = Running::start();
+fn keys_of_any_bytes_are_separate() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     let long = vec![b'k'; 4096];
     let keys: [&[u8]; 8] = [b"", b"k", b"K", b"k\r\n", b"\r\n+OK\r\n", b"\xff\xfe\x00", b"k\0", &long];
@@ -142,12 +144,12 @@ fn keys_are_any_bytes_and_kept_apart() {
     let longer = [long, vec![b'k']].concat();
     let arguments: [&[u8]; 5] = [b"CL.THROTTLE", &longer, b"1", b"1", b"60"];
     assert_eq!(client.call_with(&arguments), error("ERR key is longer than 4096 bytes"));
-    assert_eq!(client.call("PING"), Answer::Simple("PONG".to_owned()));
+    assert_eq!(client.call("PING"), Reply::Simple("PONG".to_owned()));
 }
 
 #[test]
-fn keys_share_nothing_with_rules() {
-    let service = Running::start();
+fn keys_are_separate_from_those_of_rules() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     for key in ["203.0.113.9", "client_ip=203.0.113.9", "per-ip"] {
         client.call(&format!("CL.THROTTLE {key} 59 60 60 60"));
@@ -156,8 +158,8 @@ fn keys_share_nothing_with_rules() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_charges_nothing() {
-    let service = Running::start();
+fn invalid_arguments_are_errors_and_charge_nothing() {
+    let service = TestService::start();
     let mut client = RespClient::open(service.resp);
     const ARITY: &str = "ERR wrong number of arguments for 'cl.throttle' command";
     for (arguments, expected) in [
@@ -189,11 +191,11 @@ fn what_makes_no_sense_is_refused_and_charges_nothing() {
 }
 
 #[test]
-fn no_more_than_the_limit_passes_however_many_ask() {
-    let service = Running::start();
+fn concurrent_clients_get_no_more_than_the_limit() {
+    let service = TestService::start();
     let allowed_of_20 = || {
         let mut client = RespClient::open(service.resp);
-        (0..20).filter(|_| matches!(&client.call("CL.THROTTLE k 59 1 60"), Answer::List(parts) if parts[0] == Answer::Integer(0))).count()
+        (0..20).filter(|_| matches!(&client.call("CL.THROTTLE k 59 1 60"), Reply::List(parts) if parts[0] == Reply::Integer(0))).count()
     };
     let allowed: usize = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..8).map(|_| scope.spawn(allowed_of_20)).collect();
@@ -203,13 +205,13 @@ fn no_more_than_the_limit_passes_however_many_ask() {
 }
 
 #[test]
-fn a_store_that_refuses_new_keys_says_so() {
-    let service = Running::under(
+fn full_store_is_an_error_until_keys_expire() {
+    let service = TestService::with_policy(
         "version: 1\nstore: { memory: { entries: 1, when_full: refuse } }\nrules:\n  - { name: a, limit: 1/s }\n",
     );
     let mut client = RespClient::open(service.resp);
-    let answers: Vec<Answer> = (0..200).map(|key| client.call(&format!("CL.THROTTLE {key} 0 1 60"))).collect();
-    assert!(answers.contains(&error("ERR no room to count another key")));
-    service.clock.advance(60_000 * MS_NS);
+    let replies: Vec<Reply> = (0..200).map(|key| client.call(&format!("CL.THROTTLE {key} 0 1 60"))).collect();
+    assert!(replies.contains(&error("ERR the store is full")));
+    service.clock.advance(Duration::from_secs(60));
     assert_eq!(client.call("CL.THROTTLE another 0 1 60"), integers(&[0, 1, 0, -1, 60]));
 }

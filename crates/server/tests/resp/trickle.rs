@@ -1,4 +1,4 @@
-//! Commands that come a byte at a time.
+//! Commands that arrive a byte at a time.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use tollgate_server::ConnectionLimits;
 
-use crate::running::Running;
+use crate::test_service::TestService;
 
-const COMMAND_AT_MOST: Duration = Duration::from_secs(1);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 
-fn connect(service: &Running) -> TcpStream {
+fn connect(service: &TestService) -> TcpStream {
     let stream = TcpStream::connect(service.resp).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     stream
 }
 
-/// Sends a byte every 50 milliseconds. Returns how long the service has listened to it.
+/// Sends a byte every 50 milliseconds, until the service closes the connection. Returns how long that took.
 fn trickle(stream: &mut TcpStream, bytes: impl Iterator<Item = u8>) -> Duration {
     let begun = Instant::now();
     for byte in bytes {
@@ -29,30 +29,32 @@ fn trickle(stream: &mut TcpStream, bytes: impl Iterator<Item = u8>) -> Duration 
 }
 
 #[test]
-fn a_command_that_trickles_is_closed_when_its_time_is_over() {
-    let service = Running::granting(ConnectionLimits { body_timeout: COMMAND_AT_MOST, ..ConnectionLimits::default() });
-    let typed = std::iter::repeat(b'x');
+fn slow_commands_time_out() {
+    let service =
+        TestService::with_limits(ConnectionLimits { body_timeout: COMMAND_TIMEOUT, ..ConnectionLimits::default() });
+    let inline = std::iter::repeat(b'x');
     let array = b"*2\r\n$4\r\nECHO\r\n$4000\r\n".iter().copied().chain(std::iter::repeat(b'x'));
-    for bytes in [Box::new(typed) as Box<dyn Iterator<Item = u8>>, Box::new(array)] {
-        // Far less than as many bytes would take.
-        let listened = trickle(&mut connect(&service), bytes.take(200));
-        assert!(listened >= COMMAND_AT_MOST && listened < 6 * COMMAND_AT_MOST, "{listened:?}");
+    for bytes in [Box::new(inline) as Box<dyn Iterator<Item = u8>>, Box::new(array)] {
+        // All bytes would take 10 seconds.
+        let elapsed = trickle(&mut connect(&service), bytes.take(200));
+        assert!(elapsed >= COMMAND_TIMEOUT && elapsed < 6 * COMMAND_TIMEOUT, "{elapsed:?}");
     }
 }
 
 #[test]
-fn commands_of_which_each_comes_in_time_are_answered() {
-    let service = Running::granting(ConnectionLimits { body_timeout: COMMAND_AT_MOST, ..ConnectionLimits::default() });
+fn commands_that_each_arrive_in_time_get_replies() {
+    let service =
+        TestService::with_limits(ConnectionLimits { body_timeout: COMMAND_TIMEOUT, ..ConnectionLimits::default() });
     let mut stream = connect(&service);
-    // Twice as long as one command may take.
+    // Twice the timeout of one command.
     trickle(&mut stream, b"PING\r\n".iter().copied().cycle().take(42));
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.write_all(b"ECHO still-here\r\n").unwrap();
-    let mut said = Vec::new();
-    while !said.ends_with(b"still-here\r\n") {
+    let mut received = Vec::new();
+    while !received.ends_with(b"still-here\r\n") {
         let mut more = [0; 64];
         let read = stream.read(&mut more).unwrap();
-        assert!(read > 0, "it is closed");
-        said.extend(&more[..read]);
+        assert!(read > 0, "the connection is closed");
+        received.extend(&more[..read]);
     }
 }

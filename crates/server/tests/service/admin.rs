@@ -1,10 +1,12 @@
-//! What operators see and do.
+//! The admin API.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate_server::{AccessToken, AdminAccess};
 
 use crate::client::{Connection, Response};
-use crate::running::Running;
+use crate::test_service::TestService;
 
 pub(crate) const POLICY: &str = "
 version: 1
@@ -14,13 +16,19 @@ rules:
   - name: per-user
     key: user
     limit: 2/day
-  - name: everybody
+  - name: global
     limit: 100/s
 ";
 
 pub(crate) const TOKEN: &str = "a-token-of-an-operator";
 
-pub(crate) fn ask_as(service: &Running, fields: &str, method: &str, path: &str, body: &str) -> Response {
+pub(crate) fn admin_request_with(
+    service: &TestService,
+    fields: &str,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Response {
     let mut connection = Connection::open(service.admin);
     connection.send(&format!(
         "{method} {path} HTTP/1.1\r\nhost: {}\r\n{fields}content-length: {}\r\n\r\n{body}",
@@ -30,80 +38,81 @@ pub(crate) fn ask_as(service: &Running, fields: &str, method: &str, path: &str, 
     connection.response()
 }
 
-pub(crate) fn ask(service: &Running, method: &str, path: &str, body: &str) -> Response {
-    ask_as(service, "", method, path, body)
+pub(crate) fn admin_request(service: &TestService, method: &str, path: &str, body: &str) -> Response {
+    admin_request_with(service, "", method, path, body)
 }
 
-fn spend(service: &Running, user: &str) -> bool {
+/// Checks a request of a user, and returns whether it is allowed.
+fn spend(service: &TestService, user: &str) -> bool {
     service.check(&format!(r#"{{"identities":{{"user":"{user}"}}}}"#))["allowed"] == true
 }
 
-fn remaining(service: &Running, path: &str) -> Value {
-    let response = ask(service, "GET", path, "");
+fn remaining(service: &TestService, path: &str) -> Value {
+    let response = admin_request(service, "GET", path, "");
     assert_eq!(response.status, 200, "{response:?}");
     response.json()["counters"][0]["remaining"].clone()
 }
 
 #[test]
-fn rules_are_shown_with_their_promises() {
-    let service = Running::under(POLICY);
-    let response = ask(&service, "GET", "/api/rules", "");
+fn rules_are_listed_with_their_promises() {
+    let service = TestService::with_policy(POLICY);
+    let response = admin_request(&service, "GET", "/api/rules", "");
     assert_eq!((response.status, response.field("cache-control")), (200, Some("no-store")));
     let rules = response.json();
     assert_eq!(rules["rules"][0]["rule"], "per-user");
     assert_eq!(rules["rules"][0]["grants"][0]["limits"][0]["most_in_period"]["charged"], 4);
-    assert_eq!(rules["rules"][1]["rule"], "everybody");
+    assert_eq!(rules["rules"][1]["rule"], "global");
 }
 
 #[test]
-fn a_key_is_looked_at_and_nothing_is_charged() {
-    let service = Running::under(POLICY);
+fn reading_a_key_charges_nothing() {
+    let service = TestService::with_policy(POLICY);
     assert_eq!(remaining(&service, "/api/keys/per-user/alice"), 2);
     assert!(spend(&service, "alice"));
     for _ in 0..3 {
         assert_eq!(remaining(&service, "/api/keys/per-user/alice"), 1);
     }
-    let key = ask(&service, "GET", "/api/keys/per-user/alice", "").json();
+    let key = admin_request(&service, "GET", "/api/keys/per-user/alice", "").json();
     assert_eq!(
         (&key["rule"], &key["key"], &key["counters"][0]["used"]),
         (&json!("per-user"), &json!("alice"), &json!(1))
     );
-    assert_eq!(remaining(&service, "/api/keys/everybody"), 200 - 1);
+    assert_eq!(remaining(&service, "/api/keys/global"), 200 - 1);
 }
 
 #[test]
-fn a_reset_key_is_as_if_untouched_at_once() {
-    let service = Running::under(POLICY);
+fn reset_key_has_its_full_limit_at_once() {
+    let service = TestService::with_policy(POLICY);
     assert!(spend(&service, "alice") && spend(&service, "alice") && !spend(&service, "alice"));
-    let response = ask(&service, "DELETE", "/api/keys/per-user/alice", "");
+    let response = admin_request(&service, "DELETE", "/api/keys/per-user/alice", "");
     assert_eq!((response.status, response.body.as_str()), (200, r#"{"done":true}"#));
     assert!(spend(&service, "alice") && spend(&service, "alice") && !spend(&service, "alice"));
 }
 
 #[test]
-fn a_key_has_another_limit_for_a_time() {
-    let service = Running::under(POLICY);
+fn override_replaces_the_limit_until_it_ends() {
+    let service = TestService::with_policy(POLICY);
     assert!(spend(&service, "alice") && spend(&service, "alice") && !spend(&service, "alice"));
-    let set = ask(&service, "PUT", "/api/keys/per-user/alice", r#"{"limit":"4/day","for":"1h"}"#);
+    let set = admin_request(&service, "PUT", "/api/keys/per-user/alice", r#"{"limit":"4/day","for":"1h"}"#);
     assert_eq!((set.status, &set.json()["limit"]), (200, &json!("4/day")), "{set:?}");
     assert!(spend(&service, "alice") && spend(&service, "alice") && !spend(&service, "alice"));
-    assert_eq!(ask(&service, "GET", "/api/overrides", "").json()["overrides"][0]["key"], "alice");
-    assert_eq!(ask(&service, "GET", "/api/keys/per-user/alice", "").json()["counters"][0]["of"], "hand");
-    // Others have what the policy grants.
+    assert_eq!(admin_request(&service, "GET", "/api/overrides", "").json()["overrides"][0]["key"], "alice");
+    assert_eq!(admin_request(&service, "GET", "/api/keys/per-user/alice", "").json()["counters"][0]["of"], "hand");
+    // Other keys have the limit of the policy.
     assert!(spend(&service, "bob") && spend(&service, "bob") && !spend(&service, "bob"));
-    assert_eq!(ask(&service, "DELETE", "/api/overrides/per-user/alice", "").status, 200);
-    assert_eq!(ask(&service, "GET", "/api/overrides", "").json()["overrides"], json!([]));
-    ask(&service, "PUT", "/api/keys/per-user/bob", r#"{"limit":"unlimited","for":"1h"}"#);
+    assert_eq!(admin_request(&service, "DELETE", "/api/overrides/per-user/alice", "").status, 200);
+    assert_eq!(admin_request(&service, "GET", "/api/overrides", "").json()["overrides"], json!([]));
+    admin_request(&service, "PUT", "/api/keys/per-user/bob", r#"{"limit":"unlimited","for":"1h"}"#);
     assert!((0..10).all(|_| spend(&service, "bob")));
-    service.clock.advance(3_600_000_000_000);
+    service.clock.advance(Duration::from_secs(3_600));
     assert!(!spend(&service, "bob"));
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_reason() {
-    let service = Running::under(POLICY);
+fn invalid_admin_requests_get_a_reason() {
+    let service = TestService::with_policy(POLICY);
     let long = "a".repeat(20_000);
-    for (method, path, body, status, why) in [
+    for (method, path, body, status, reason) in [
         ("GET", "/api/keys/none/alice", "", 404, "there is no rule `none`"),
         ("GET", "/api/keys/per-user/a%7Cb", "", 400, "not a key of this rule"),
         ("GET", "/api/keys/per-user/%0d%0aset-cookie:%20a=b", "", 400, "not a key of this rule"),
@@ -112,31 +121,31 @@ fn what_cannot_be_is_refused_with_a_reason() {
         ("GET", &format!("/api/keys/per-user/{long}"), "", 400, "not a key of this rule"),
         ("PUT", "/api/keys/per-user/alice", "", 400, "JSON object with limit and for"),
         ("PUT", "/api/keys/per-user/alice", r#"{"limit":"2/min"}"#, 400, "`for` must be"),
-        ("PUT", "/api/keys/per-user/alice", r#"{"limit":"2","for":"1h"}"#, 400, "no rate"),
-        ("PUT", "/api/keys/per-user/alice", r#"{"limit":"2/min","for":"1h","x":1}"#, 400, "no member `x`"),
-        ("POST", "/api/keys/per-user/alice", "", 405, "does not take POST"),
+        ("PUT", "/api/keys/per-user/alice", r#"{"limit":"2","for":"1h"}"#, 400, "not a rate"),
+        ("PUT", "/api/keys/per-user/alice", r#"{"limit":"2/min","for":"1h","x":1}"#, 400, "unknown member `x`"),
+        ("POST", "/api/keys/per-user/alice", "", 405, "does not support POST"),
         ("GET", "/api/top?rule=none", "", 404, "there is no rule `none`"),
         ("GET", "/api/top?n=0", "", 400, "from 1 to 100"),
         ("POST", "/api/reload", "", 409, "no policy file"),
-        ("GET", "/api/none", "", 404, "nothing at /api/none"),
+        ("GET", "/api/none", "", 404, "no resource at /api/none"),
     ] {
-        let response = ask(&service, method, path, body);
+        let response = admin_request(&service, method, path, body);
         assert_eq!(response.status, status, "{method} {path} {response:?}");
         assert_eq!(response.field("content-type"), Some("application/problem+json"), "{method} {path}");
         let detail = response.json()["detail"].as_str().unwrap().to_owned();
-        assert!(detail.contains(why), "{method} {path}: {detail}");
+        assert!(detail.contains(reason), "{method} {path}: {detail}");
     }
 }
 
 #[test]
-fn offenders_are_listed_by_what_the_log_calls_them() {
-    let service = Running::under(POLICY);
+fn offenders_are_listed_by_their_name_in_the_log() {
+    let service = TestService::with_policy(POLICY);
     for user in ["alice", "alice", "alice", "alice", "alice", "bob", "bob", "bob"] {
         spend(&service, user);
     }
-    let top = ask(&service, "GET", "/api/top?rule=per-user&n=5", "").json();
+    let top = admin_request(&service, "GET", "/api/top?rule=per-user&n=5", "").json();
     let offenders = top["rules"][0]["offenders"].as_array().unwrap().clone();
-    let alice = ask(&service, "GET", "/api/keys/per-user/alice", "").json()["client"].clone();
+    let alice = admin_request(&service, "GET", "/api/keys/per-user/alice", "").json()["client"].clone();
     assert_eq!(offenders.len(), 2);
     assert_eq!((&offenders[0]["client"], &offenders[0]["count"]), (&alice, &json!(3)));
     assert_eq!(top["rules"][0]["refusals"], 4);
@@ -144,26 +153,26 @@ fn offenders_are_listed_by_what_the_log_calls_them() {
 }
 
 #[test]
-fn events_tell_what_happens_and_who_changed_what() {
-    let service = Running::under(POLICY);
+fn event_stream_has_violations_and_changes() {
+    let service = TestService::with_policy(POLICY);
     while spend(&service, "alice") {}
     let mut events = Connection::open(service.admin);
     events.send(&format!("GET /api/events HTTP/1.1\r\nhost: {}\r\n\r\n", service.admin));
     assert_eq!(events.head_field("content-type").as_deref(), Some("text/event-stream"));
     let violation = events.line_with("data: ");
     assert!(violation.contains(r#""rule":"per-user","action":"reject""#), "{violation}");
-    ask(&service, "DELETE", "/api/keys/per-user/alice", "");
+    admin_request(&service, "DELETE", "/api/keys/per-user/alice", "");
     let change = events.line_with("\"event\":\"change\"");
     assert!(change.contains(r#""change":"reset","rule":"per-user""#) && change.contains(r#""done":true"#), "{change}");
     assert!(!violation.contains("alice") && !change.contains("alice"));
-    // Who listens does not keep the service from ending.
-    assert_eq!(service.drained(), tollgate_server::Drained::Completely);
+    // An open event stream does not delay shutdown.
+    assert_eq!(service.shut_down(), tollgate_server::Drained::Completely);
 }
 
 #[test]
-fn a_token_is_asked_for_where_there_is_one() {
+fn configured_admin_token_is_required() {
     let access = AdminAccess { token: Some(AccessToken::new(TOKEN).unwrap()), ..AdminAccess::default() };
-    let service = Running::open_to(POLICY, access);
+    let service = TestService::with_admin_access(POLICY, access);
     for (fields, status) in [
         ("", 401),
         ("authorization: Bearer wrong\r\n", 401),
@@ -172,7 +181,7 @@ fn a_token_is_asked_for_where_there_is_one() {
         (&*format!("authorization: Bearer {TOKEN}\r\n"), 200),
     ] {
         for (method, path) in [("GET", "/api/rules"), ("GET", "/metrics"), ("DELETE", "/api/keys/per-user/alice")] {
-            let response = ask_as(&service, fields, method, path, "");
+            let response = admin_request_with(&service, fields, method, path, "");
             assert_eq!(response.status, status, "{fields} {path} {response:?}");
             assert_eq!(response.field("www-authenticate").is_some(), status == 401);
         }
@@ -180,12 +189,12 @@ fn a_token_is_asked_for_where_there_is_one() {
 }
 
 #[test]
-fn pages_of_other_sites_change_nothing() {
-    let service = Running::under(POLICY);
+fn cross_site_requests_are_refused() {
+    let service = TestService::with_policy(POLICY);
     while spend(&service, "alice") {}
     for fields in ["origin: http://evil.example\r\n", "sec-fetch-site: cross-site\r\n"] {
-        assert_eq!(ask_as(&service, fields, "DELETE", "/api/keys/per-user/alice", "").status, 403);
-        assert_eq!(ask_as(&service, fields, "GET", "/api/rules", "").status, 403);
+        assert_eq!(admin_request_with(&service, fields, "DELETE", "/api/keys/per-user/alice", "").status, 403);
+        assert_eq!(admin_request_with(&service, fields, "GET", "/api/rules", "").status, 403);
     }
     assert!(!spend(&service, "alice"));
 }

@@ -1,18 +1,18 @@
-//! What is written down of operators, and of those who are none.
+//! The audit log of the admin API: changes and refused calls.
 
 use std::sync::Arc;
 
-use tollgate_server::observe::{Event, WhyRefused};
+use tollgate_server::observe::{CallRefusal, Event};
 use tollgate_server::{AccessToken, AdminAccess};
 
-use crate::admin::{POLICY, TOKEN, ask, ask_as};
-use crate::running::Running;
+use crate::admin::{POLICY, TOKEN, admin_request, admin_request_with};
+use crate::test_service::TestService;
 
-fn events(service: &Running) -> Vec<Arc<Event>> {
+fn events(service: &TestService) -> Vec<Arc<Event>> {
     service.engine.observer().recent_events()
 }
 
-fn changes(service: &Running) -> Vec<(&'static str, Option<String>, Option<String>, bool)> {
+fn changes(service: &TestService) -> Vec<(&'static str, Option<String>, Option<String>, bool)> {
     let change = |event: Arc<Event>| match &*event {
         Event::Change(change) => Some((change.change.name(), change.rule.clone(), change.limit.clone(), change.done)),
         _ => None,
@@ -20,17 +20,17 @@ fn changes(service: &Running) -> Vec<(&'static str, Option<String>, Option<Strin
     events(service).into_iter().filter_map(change).collect()
 }
 
-fn refused_metric(service: &Running, why: &str) -> u64 {
+fn refused_metric(service: &TestService, why: &str) -> u64 {
     let name = format!("tollgate_refused_calls_total{{listener=\"admin\",why=\"{why}\"}} ");
     let metrics = crate::client::request(service.http, "GET", "/metrics", "").body;
     metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or_else(|| panic!("{metrics}"))
 }
 
 #[test]
-fn every_change_that_was_tried_is_written_down() {
-    let service = Running::under(POLICY);
+fn every_attempted_change_is_logged() {
+    let service = TestService::with_policy(POLICY);
     let rule = || Some("per-user".to_owned());
-    for (method, path, body, status, written) in [
+    for (method, path, body, status, logged) in [
         (
             "PUT",
             "/api/keys/per-user/alice",
@@ -63,8 +63,8 @@ fn every_change_that_was_tried_is_written_down() {
         ("DELETE", "/api/overrides/per-user/%ff", "", 400, ("end_override", None, None, false)),
     ] {
         let before = changes(&service).len();
-        assert_eq!(ask(&service, method, path, body).status, status, "{method} {path} {body}");
-        let (kind, rule, limit, done) = written;
+        assert_eq!(admin_request(&service, method, path, body).status, status, "{method} {path} {body}");
+        let (kind, rule, limit, done) = logged;
         assert_eq!(
             changes(&service)[before..],
             [(kind, rule, limit.map(str::to_owned), done)],
@@ -74,57 +74,61 @@ fn every_change_that_was_tried_is_written_down() {
 }
 
 #[test]
-fn who_is_not_let_in_is_written_down_and_counted() {
+fn refused_calls_are_logged_and_counted() {
     let access = AdminAccess { token: Some(AccessToken::new(TOKEN).unwrap()), ..AdminAccess::default() };
-    let service = Running::open_to(POLICY, access);
+    let service = TestService::with_admin_access(POLICY, access);
     assert_eq!(refused_metric(&service, "wrong_token"), 0);
     let wrong = "authorization: Bearer not-the-token-at-all\r\n";
     let another = format!("authorization: Bearer {TOKEN}\r\norigin: http://evil.example\r\n");
-    assert_eq!(ask_as(&service, wrong, "DELETE", "/api/keys/per-user/alice", "").status, 401);
-    assert_eq!(ask_as(&service, "", "GET", "/api/rules", "").status, 401);
-    assert_eq!(ask_as(&service, &another, "GET", "/api/rules", "").status, 403);
-    let calls: Vec<(WhyRefused, &str)> = events(&service)
+    assert_eq!(admin_request_with(&service, wrong, "DELETE", "/api/keys/per-user/alice", "").status, 401);
+    assert_eq!(admin_request_with(&service, "", "GET", "/api/rules", "").status, 401);
+    assert_eq!(admin_request_with(&service, &another, "GET", "/api/rules", "").status, 403);
+    let calls: Vec<(CallRefusal, &str)> = events(&service)
         .iter()
         .filter_map(|event| match &**event {
             Event::RefusedCall(call) => Some((call.why, call.method)),
             _ => None,
         })
         .collect();
-    let expected = [(WhyRefused::WrongToken, "DELETE"), (WhyRefused::NoToken, "GET"), (WhyRefused::AnotherSite, "GET")];
+    let expected =
+        [(CallRefusal::WrongToken, "DELETE"), (CallRefusal::NoToken, "GET"), (CallRefusal::AnotherSite, "GET")];
     assert_eq!(calls, expected);
-    let told: String = events(&service).iter().map(|event| event.to_json()).collect();
-    assert!(told.contains(r#""event":"refused_call""#) && told.contains(r#""why":"wrong_token""#), "{told}");
-    assert!(told.contains(r#""from":"127.0.0.1""#), "{told}");
-    assert!(!told.contains("alice") && !told.contains("not-the-token") && !told.contains(TOKEN), "{told}");
+    let log: String = events(&service).iter().map(|event| event.to_json()).collect();
+    assert!(log.contains(r#""event":"refused_call""#) && log.contains(r#""why":"wrong_token""#), "{log}");
+    assert!(log.contains(r#""from":"127.0.0.1""#), "{log}");
+    assert!(!log.contains("alice") && !log.contains("not-the-token") && !log.contains(TOKEN), "{log}");
     for why in ["wrong_token", "no_token", "another_site"] {
         assert_eq!(refused_metric(&service, why), 1, "{why}");
     }
     assert_eq!(refused_metric(&service, "called_by_name"), 0);
 }
 
-/// Somebody who tries out tokens fills no disk.
+/// Guessing tokens must not fill the disk.
 #[test]
-fn a_flood_of_wrong_tokens_has_a_few_lines_a_second() {
+fn wrong_tokens_are_logged_at_most_5_times_per_second() {
     let access = AdminAccess { token: Some(AccessToken::new(TOKEN).unwrap()), ..AdminAccess::default() };
-    let service = Running::open_to(POLICY, access);
+    let service = TestService::with_admin_access(POLICY, access);
     for _ in 0..20 {
-        assert_eq!(ask_as(&service, "authorization: Bearer wrong\r\n", "GET", "/api/rules", "").status, 401);
+        assert_eq!(
+            admin_request_with(&service, "authorization: Bearer wrong\r\n", "GET", "/api/rules", "").status,
+            401
+        );
     }
-    // The clock of the service does not move by itself.
+    // The clock is stopped, so all calls are within one second.
     assert_eq!(events(&service).iter().filter(|event| matches!(&***event, Event::RefusedCall(_))).count(), 5);
     assert_eq!(refused_metric(&service, "wrong_token"), 20);
 }
 
 #[test]
-fn another_token_holds_from_when_it_is_read_again() {
+fn replaced_token_applies_at_once() {
     let token = AccessToken::new(TOKEN).unwrap();
     let access = AdminAccess { token: Some(token.clone()), ..AdminAccess::default() };
-    let service = Running::open_to(POLICY, access);
-    let ask_with = |token: &str| {
+    let service = TestService::with_admin_access(POLICY, access);
+    let status_with = |token: &str| {
         let field = format!("authorization: Bearer {token}\r\n");
-        ask_as(&service, &field, "GET", "/api/rules", "").status
+        admin_request_with(&service, &field, "GET", "/api/rules", "").status
     };
-    assert_eq!(ask_with(TOKEN), 200);
+    assert_eq!(status_with(TOKEN), 200);
     assert!(token.replace(&AccessToken::new("another-token-of-an-operator").unwrap()));
-    assert_eq!((ask_with(TOKEN), ask_with("another-token-of-an-operator")), (401, 200));
+    assert_eq!((status_with(TOKEN), status_with("another-token-of-an-operator")), (401, 200));
 }

@@ -1,4 +1,4 @@
-//! Certificates of a test's own.
+//! A certificate authority for tests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use tollgate_server::TlsFiles;
 
-/// An authority, and a directory for what it signs.
+/// A certificate authority, and a directory for its files.
 pub(crate) struct Authority {
     pub(crate) issuer: CertifiedIssuer<'static, KeyPair>,
     pub(crate) directory: PathBuf,
@@ -25,7 +25,7 @@ impl Authority {
     pub(crate) fn new(name: &str) -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Who is called like what it signs is taken for self-signed by OpenSSL.
+        // OpenSSL takes a certificate whose issuer has the same name for self-signed.
         params.distinguished_name.push(DnType::CommonName, format!("the authority {name}"));
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let directory = std::env::temp_dir().join(format!("tollgate-tls-{name}-{}", std::process::id()));
@@ -55,7 +55,7 @@ impl Authority {
         }
     }
 
-    /// A client that trusts this authority, perhaps with a certificate of its own.
+    /// Creates a client configuration that trusts this authority, with an optional client certificate.
     pub(crate) fn client(&self, signed: Option<&Signed>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).unwrap();

@@ -1,7 +1,7 @@
 use crate::client::{Connection, Response, request};
-use crate::running::Running;
+use crate::test_service::TestService;
 
-/// Asserts that it is a problem of that status, and returns its detail.
+/// Asserts that a response is a problem with this status, and returns its detail.
 fn detail(response: &Response, status: u16) -> String {
     assert_eq!((response.status, response.field("content-type")), (status, Some("application/problem+json")));
     let problem = response.json();
@@ -11,11 +11,11 @@ fn detail(response: &Response, status: u16) -> String {
 }
 
 #[test]
-fn a_wrong_member_is_named_with_what_was_expected() {
+fn invalid_members_get_400_with_the_expected_value() {
     const IP: &str = "an IPv4 or IPv6 address without port or brackets, such as \"203.0.113.9\"";
     const COST: &str = "a whole number from 0 to 18446744073709551615";
     const HEADERS: &str = "an object of strings, or of lists of strings";
-    let service = Running::start();
+    let service = TestService::start();
     for (member, value, expected) in [
         ("ip", "\"\"", IP),
         ("ip", "\"localhost\"", IP),
@@ -45,10 +45,10 @@ fn a_wrong_member_is_named_with_what_was_expected() {
     }
 }
 
-/// An address that is none would meet no rule, and so no limit.
+/// An invalid address would match no rule, and so have no limit.
 #[test]
-fn an_identity_that_should_be_an_address_is_one() {
-    let service = Running::start();
+fn client_ip_identity_must_be_an_address() {
+    let service = TestService::start();
     let check = |address: &str| {
         let body = serde_json::json!({ "identities": { "client_ip": address } });
         request(service.http, "POST", "/v1/check", &body.to_string())
@@ -65,8 +65,8 @@ fn an_identity_that_should_be_an_address_is_one() {
 }
 
 #[test]
-fn a_member_that_is_there_twice_is_named() {
-    let service = Running::under("version: 1\nrules: [ { name: per-ip, key: client_ip, limit: 9/h } ]\n");
+fn duplicate_members_get_400_and_charge_nothing() {
+    let service = TestService::with_policy("version: 1\nrules: [ { name: per-ip, key: client_ip, limit: 9/h } ]\n");
     for (path, body, member) in [
         ("/v1/check", r#"{"ip":"203.0.113.9","ip":"203.0.113.10"}"#, "ip"),
         ("/v1/check", r#"{"ip":"203.0.113.9","i\u0070":null}"#, "ip"),
@@ -76,47 +76,47 @@ fn a_member_that_is_there_twice_is_named() {
         ("/v1/settle", r#"{"receipt":"x","cost":1,"cost":2}"#, "cost"),
     ] {
         let response = request(service.http, "POST", path, body);
-        assert_eq!(detail(&response, 400), format!("`{member}` is there twice, and nobody can say which is meant"));
+        assert_eq!(detail(&response, 400), format!("`{member}` occurs twice; send it once"));
         assert_eq!(response.json()["member"], member);
     }
     assert_eq!(service.check(r#"{"ip":"203.0.113.9"}"#)["remaining"], 8, "none of them was charged");
 }
 
 #[test]
-fn an_unknown_member_is_named() {
-    let service = Running::start();
+fn unknown_members_get_400_with_their_name() {
+    let service = TestService::start();
     for (body, member) in [(r#"{"ip":"203.0.113.9","kost":2}"#, "kost"), (r#"{"Ip":null}"#, "Ip"), (r#"{"":1}"#, "")] {
         let response = request(service.http, "POST", "/v1/check", body);
-        assert!(detail(&response, 400).starts_with(&format!("there is no member `{member}`; the members are ip,")));
+        assert!(detail(&response, 400).starts_with(&format!("unknown member `{member}`; the members are ip,")));
         assert_eq!(response.json()["member"], member);
     }
 }
 
 #[test]
-fn a_body_of_too_many_values_is_refused_before_its_end() {
-    let service = Running::start();
+fn bodies_with_too_many_values_are_refused_before_their_end() {
+    let service = TestService::start();
     let members = |count| (0..count).map(|at| format!("\"x-{at}\":\"\"")).collect::<Vec<_>>().join(",");
-    // Behind the one too many stands what is no JSON at all.
+    // The text after the value that is too many is not JSON.
     for body in [
         format!("{{{},}}", members(300)),
         format!("{{\"headers\":{{{},}}}}", members(300)),
         format!("{{\"headers\":{{\"x\":[{}]}}}}", "\"\",".repeat(5_000)),
         format!("[{}", "[],".repeat(20_000)),
     ] {
-        let told = detail(&request(service.http, "POST", "/v1/check", &body), 400);
-        assert!(told.starts_with("the body cannot be read: it has more than 256 values at line 1"), "{told}");
+        let detail_text = detail(&request(service.http, "POST", "/v1/check", &body), 400);
+        assert!(detail_text.starts_with("invalid body: it has more than 256 values at line 1"), "{detail_text}");
     }
     let batch = format!("[{}", "{\"a\":0},".repeat(20_000));
-    let told = detail(&request(service.http, "POST", "/v1/check/batch", &batch), 400);
-    assert!(told.starts_with("the body cannot be read: it has more than 32000 values at line 1"), "{told}");
-    // As many headers as any server takes are no such thing.
+    let detail_text = detail(&request(service.http, "POST", "/v1/check/batch", &batch), 400);
+    assert!(detail_text.starts_with("invalid body: it has more than 32000 values at line 1"), "{detail_text}");
+    // As many headers as any server accepts are not too many.
     let many = format!("{{\"headers\":{{{}}}}}", members(200));
     assert_eq!(service.check(&many)["allowed"], true);
 }
 
 #[test]
-fn a_batch_of_full_checks_is_not_too_much() {
-    let service = Running::start();
+fn batch_of_1000_full_checks_is_accepted() {
+    let service = TestService::start();
     let headers: Vec<String> = (0..20).map(|at| format!("\"accept-something-{at}\":\"gzip, br\"")).collect();
     let check =
         format!(r#"{{"ip":"203.0.113.9","method":"GET","path":"/","headers":{{{}}},"cost":0}}"#, headers.join(","));
@@ -126,20 +126,20 @@ fn a_batch_of_full_checks_is_not_too_much() {
 }
 
 #[test]
-fn a_body_that_is_no_object_is_refused() {
-    let service = Running::start();
+fn bodies_that_are_not_an_object_get_400() {
+    let service = TestService::start();
     let nested = "[".repeat(60_000);
     for body in ["", " ", "{", "not json", "[]", "\"203.0.113.9\"", "{\"ip\":\"\u{0}\"}", "{} {}", &nested] {
         let response = request(service.http, "POST", "/v1/check", body);
         let detail = detail(&response, 400);
-        assert!(detail.starts_with("the body cannot be read: "), "{detail}");
+        assert!(detail.starts_with("invalid body: "), "{detail}");
         assert!(response.json().get("member").is_none());
     }
 }
 
 #[test]
-fn a_refused_body_charges_nothing_and_leaves_the_connection_usable() {
-    let service = Running::start();
+fn refused_bodies_charge_nothing_and_keep_the_connection_open() {
+    let service = TestService::start();
     let mut connection = Connection::open(service.http);
     assert_eq!(connection.request("POST", "/v1/check", r#"{"ip":"203.0.113.9","cost":1,"kost":1}"#).status, 400);
     let next = connection.request("POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#);
@@ -147,9 +147,9 @@ fn a_refused_body_charges_nothing_and_leaves_the_connection_usable() {
 }
 
 #[test]
-fn a_body_is_at_most_64_kib() {
+fn bodies_over_64_kib_get_413() {
     const MAX_BYTES: usize = 65_536;
-    let service = Running::start();
+    let service = TestService::start();
     let padded = |length: usize| {
         let body = r#"{"ip":"203.0.113.9"}"#;
         body.to_owned() + &" ".repeat(length - body.len())
@@ -160,22 +160,22 @@ fn a_body_is_at_most_64_kib() {
 }
 
 #[test]
-fn an_unknown_path_is_not_found() {
-    let service = Running::start();
+fn unknown_paths_get_404() {
+    let service = TestService::start();
     for path in ["/", "/v1", "/v1/check/", "/V1/check", "/healthz/x"] {
-        assert_eq!(detail(&request(service.http, "GET", path, ""), 404), format!("there is nothing at {path}"));
+        assert_eq!(detail(&request(service.http, "GET", path, ""), 404), format!("no resource at {path}"));
     }
     assert_eq!(request(service.admin, "POST", "/v1/check", "{}").status, 404);
 }
 
 #[test]
-fn a_wrong_method_is_told_the_right_one() {
-    let service = Running::start();
-    for (method, path, right) in
+fn wrong_methods_get_405_with_allow() {
+    let service = TestService::start();
+    for (method, path, allowed) in
         [("GET", "/v1/check", "POST"), ("DELETE", "/v1/check", "POST"), ("POST", "/healthz", "GET,HEAD")]
     {
         let response = request(service.http, method, path, "");
-        assert!(detail(&response, 405).starts_with(&format!("{path} does not take {method};")));
-        assert_eq!(response.field("allow"), Some(right));
+        assert!(detail(&response, 405).starts_with(&format!("{path} does not support {method};")));
+        assert_eq!(response.field("allow"), Some(allowed));
     }
 }

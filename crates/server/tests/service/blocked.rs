@@ -1,9 +1,11 @@
-//! What somebody is told who is blocked: the same everywhere.
+//! Responses to blocked clients, which are the same on every front end.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::client::{Connection, Response};
-use crate::running::Running;
+use crate::test_service::TestService;
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -22,15 +24,15 @@ rules:
 
 const LOGIN: &str = r#"{"ip":"203.0.113.9","path":"/auth/login"}"#;
 
-/// Somebody who was blocked a moment ago.
-fn blocked() -> (Running, Value) {
-    let service = Running::under(POLICY);
+/// Blocks a client, and returns the service and the last response.
+fn blocked() -> (TestService, Value) {
+    let service = TestService::with_policy(POLICY);
     let [.., last] = [(); 5].map(|()| service.check(LOGIN));
     assert_eq!(last["action"], "block");
     (service, last)
 }
 
-fn gateway(service: &Running) -> Response {
+fn forward_auth(service: &TestService) -> Response {
     let mut connection = Connection::open(service.http);
     connection.send(
         "GET /v1/forward-auth HTTP/1.1\r\nhost: tollgate\r\nx-forwarded-for: 203.0.113.9\r\n\
@@ -39,39 +41,39 @@ fn gateway(service: &Running) -> Response {
     connection.response()
 }
 
-/// An answer that says of the rule at the top and in the list that nothing passes for so long.
-fn assert_says(answer: &Value, left_ms: u64) {
-    let told = json!({ "limit": 2, "remaining": 0, "reset_after_ms": left_ms, "retry_after_ms": left_ms });
-    let of = |of: &Value| {
+/// Asserts that a response reports the block for `left_ms`, at the top and in the list of rules.
+fn assert_blocked(response: &Value, left_ms: u64) {
+    let expected = json!({ "limit": 2, "remaining": 0, "reset_after_ms": left_ms, "retry_after_ms": left_ms });
+    let quota_members = |source: &Value| {
         let members = ["limit", "remaining", "reset_after_ms", "retry_after_ms"];
-        Value::Object(members.into_iter().map(|member| (member.to_owned(), of[member].clone())).collect())
+        Value::Object(members.into_iter().map(|member| (member.to_owned(), source[member].clone())).collect())
     };
-    assert_eq!((&answer["action"], &answer["rule"]), (&json!("block"), &json!("login")), "{answer}");
-    assert_eq!(of(answer), told);
-    let rules = answer["rules"].as_array().unwrap();
+    assert_eq!((&response["action"], &response["rule"]), (&json!("block"), &json!("login")), "{response}");
+    assert_eq!(quota_members(response), expected);
+    let rules = response["rules"].as_array().unwrap();
     assert_eq!(rules.iter().map(|rule| &rule["rule"]).collect::<Vec<_>>(), ["per-ip", "login"]);
-    assert_eq!((of(&rules[1]), &rules[1]["allowed"]), (told, &json!(false)));
+    assert_eq!((quota_members(&rules[1]), &rules[1]["allowed"]), (expected, &json!(false)));
     assert_eq!(rules[0]["allowed"], true);
 }
 
 #[test]
-fn a_check_is_told_of_the_block_when_it_begins_and_until_it_ends() {
+fn check_reports_the_block_from_its_beginning_to_its_end() {
     let (service, first) = blocked();
-    assert_says(&first, 900_000);
-    // By now the limit itself would let it pass.
-    service.clock.advance(60 * S_NS);
-    assert_says(&service.check(LOGIN), 840_000);
-    service.clock.advance(840 * S_NS - 1);
-    assert_says(&service.check(LOGIN), 1);
-    service.clock.advance(1);
+    assert_blocked(&first, 900_000);
+    // The limit alone would allow the request by now.
+    service.clock.advance(Duration::from_secs(60));
+    assert_blocked(&service.check(LOGIN), 840_000);
+    service.clock.advance(Duration::from_nanos(840 * S_NS - 1));
+    assert_blocked(&service.check(LOGIN), 1);
+    service.clock.advance(Duration::from_nanos(1));
     assert_eq!(service.check(LOGIN)["action"], "allow");
 }
 
 #[test]
-fn a_gateway_and_its_client_are_told_the_same() {
+fn forward_auth_reports_the_block_in_headers_and_problem() {
     let (service, _) = blocked();
-    service.clock.advance(60 * S_NS);
-    let refused = gateway(&service);
+    service.clock.advance(Duration::from_secs(60));
+    let refused = forward_auth(&service);
     // The clock of the tests begins at 1,700,000,000.
     for (field, value) in [
         ("retry-after", "840"),
@@ -89,22 +91,22 @@ fn a_gateway_and_its_client_are_told_the_same() {
 }
 
 #[test]
-fn a_redis_client_is_told_the_same() {
+fn resp_reports_the_block() {
     let (service, _) = blocked();
-    service.clock.advance(60 * S_NS);
+    service.clock.advance(Duration::from_secs(60));
     let mut connection = Connection::open(service.resp);
     connection.send("TOLL.CHECK ip 203.0.113.9 path /auth/login\r\n");
-    let answer: Vec<String> = (0..8).map(|_| connection.line()).collect();
-    assert_eq!(answer, ["*6", ":0", "$5", "login", ":2", ":0", ":840000", ":840000"]);
+    let response: Vec<String> = (0..8).map(|_| connection.line()).collect();
+    assert_eq!(response, ["*6", ":0", "$5", "login", ":2", ":0", ":840000", ":840000"]);
 }
 
 #[test]
-fn a_warning_leaves_the_rules_in_their_order() {
-    let service = Running::under(POLICY);
+fn warnings_keep_the_order_of_the_rules() {
+    let service = TestService::with_policy(POLICY);
     for action in ["allow", "allow", "warn"] {
-        let answer = service.check(LOGIN);
-        assert_eq!(answer["action"], action);
-        let rules: Vec<&Value> = answer["rules"].as_array().unwrap().iter().map(|rule| &rule["rule"]).collect();
+        let response = service.check(LOGIN);
+        assert_eq!(response["action"], action);
+        let rules: Vec<&Value> = response["rules"].as_array().unwrap().iter().map(|rule| &rule["rule"]).collect();
         assert_eq!(rules, ["per-ip", "login"], "{action}");
     }
 }

@@ -1,11 +1,11 @@
-//! As much of HTTP/1.1 as a test needs, so that it sees the very bytes.
+//! A minimal HTTP/1.1 client, so that tests see the exact bytes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Nothing here takes long; a test that hangs should fail.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Far longer than any response takes; a test that hangs should fail.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection that stays open between requests.
 pub(crate) struct Connection(BufReader<TcpStream>);
@@ -17,20 +17,20 @@ pub(crate) struct Response {
     pub(crate) body: String,
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 pub(crate) fn request(server: SocketAddr, method: &str, path: &str, body: &str) -> Response {
     Connection::open(server).request(method, path, body)
 }
 
 impl Connection {
     pub(crate) fn open(server: SocketAddr) -> Connection {
-        let stream = TcpStream::connect_timeout(&server, PATIENCE).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let stream = TcpStream::connect_timeout(&server, TIMEOUT).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Connection(BufReader::new(stream))
     }
 
-    /// On a connection that was opened elsewhere.
-    #[allow(dead_code, reason = "only some of those who share this choose where they come from")]
+    /// Uses a connection that is already open.
+    #[allow(dead_code, reason = "only some tests choose their source address")]
     pub(crate) fn over(stream: TcpStream) -> Connection {
         Connection(BufReader::new(stream))
     }
@@ -43,7 +43,7 @@ impl Connection {
         self.response()
     }
 
-    /// Sends the head of a check and returns when the service waits for its body of `length` bytes.
+    /// Sends the headers of a check, and returns when the service waits for the body of `length` bytes.
     pub(crate) fn begin_check(&mut self, length: usize) {
         self.send(&format!(
             "POST /v1/check HTTP/1.1\r\nhost: tollgate\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
@@ -52,16 +52,16 @@ impl Connection {
         assert_eq!(self.line(), "");
     }
 
-    /// A field of the head of a response whose body goes on for ever.
-    #[allow(dead_code, reason = "only some of those who share this listen to events")]
+    /// Reads the headers of a response with an endless body, and returns one of them.
+    #[allow(dead_code, reason = "only some tests read events")]
     pub(crate) fn head_field(&mut self, name: &str) -> Option<String> {
         let lines: Vec<String> = std::iter::from_fn(|| Some(self.line()).filter(|line| !line.is_empty())).collect();
         let fields = lines.iter().filter_map(|line| line.split_once(": "));
         fields.filter(|(known, _)| *known == name).map(|(_, value)| value.to_owned()).next()
     }
 
-    /// The next line in which something stands.
-    #[allow(dead_code, reason = "only some of those who share this listen to events")]
+    /// Reads lines until one contains a text, and returns it.
+    #[allow(dead_code, reason = "only some tests read events")]
     pub(crate) fn line_with(&mut self, text: &str) -> String {
         (0..1_000).map(|_| self.line()).find(|line| line.contains(text)).unwrap()
     }

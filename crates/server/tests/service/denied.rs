@@ -1,9 +1,9 @@
-//! Rules that deny, as callers over HTTP and operators meet them.
+//! Rules that deny, over HTTP and in the admin API.
 
 use serde_json::{Value, json};
 
 use crate::client::{Connection, Response, request};
-use crate::running::Running;
+use crate::test_service::TestService;
 
 const POLICY: &str = "version: 1
 identity: { client_ip: { trusted_proxies: [127.0.0.1] } }
@@ -22,7 +22,7 @@ fn denial(shadow: bool, rule: &str) -> Value {
     })
 }
 
-fn forward_auth(service: &Running, query: &str, ip: &str) -> Response {
+fn forward_auth(service: &TestService, query: &str, ip: &str) -> Response {
     let mut connection = Connection::open(service.http);
     let fields = format!("X-Forwarded-For: {ip}\r\nX-Forwarded-Uri: /admin/users\r\nX-Forwarded-Method: GET\r\n");
     connection.send(&format!("GET /v1/forward-auth{query} HTTP/1.1\r\nhost: tollgate\r\n{fields}\r\n"));
@@ -31,7 +31,7 @@ fn forward_auth(service: &Running, query: &str, ip: &str) -> Response {
 
 #[test]
 fn denied_check_names_the_rule_and_takes_nothing() {
-    let service = Running::under(POLICY);
+    let service = TestService::with_policy(POLICY);
     let expected = json!({
         "allowed": false, "action": "deny", "rule": "admin-only-inside", "limit": null, "remaining": null,
         "reset_after_ms": null, "retry_after_ms": null, "source": "exact",
@@ -46,24 +46,24 @@ fn denied_check_names_the_rule_and_takes_nothing() {
 }
 
 #[test]
-fn shadow_that_denies_is_listed_and_refuses_nothing() {
-    let service = Running::under(POLICY);
-    let answer = service.check(r#"{"ip":"203.0.113.9","method":"TRACE"}"#);
-    assert_eq!((&answer["action"], &answer["rule"]), (&json!("allow"), &json!("per-ip")));
-    assert_eq!(answer["rules"][1], denial(true, "no-trace"));
+fn shadow_rule_that_denies_is_listed_and_refuses_nothing() {
+    let service = TestService::with_policy(POLICY);
+    let response = service.check(r#"{"ip":"203.0.113.9","method":"TRACE"}"#);
+    assert_eq!((&response["action"], &response["rule"]), (&json!("allow"), &json!("per-ip")));
+    assert_eq!(response["rules"][1], denial(true, "no-trace"));
 }
 
 #[test]
-fn batch_decides_each_by_itself() {
-    let service = Running::under(POLICY);
+fn batch_decides_each_check_separately() {
+    let service = TestService::with_policy(POLICY);
     let body = format!(r#"[{OUTSIDE},{{"ip":"203.0.113.9"}}]"#);
-    let answers = request(service.http, "POST", "/v1/check/batch", &body).json();
-    assert_eq!((&answers[0]["rule"], &answers[1]["remaining"]), (&json!("admin-only-inside"), &json!(4)));
+    let responses = request(service.http, "POST", "/v1/check/batch", &body).json();
+    assert_eq!((&responses[0]["rule"], &responses[1]["remaining"]), (&json!("admin-only-inside"), &json!(4)));
 }
 
 #[test]
-fn gateway_is_answered_403_unless_it_wants_another_status() {
-    let service = Running::under(POLICY);
+fn forward_auth_returns_403_or_the_requested_deny_status() {
+    let service = TestService::with_policy(POLICY);
     let denied = forward_auth(&service, "", "203.0.113.9");
     assert_eq!((denied.status, denied.field("retry-after"), denied.field("ratelimit-policy")), (403, None, None));
     let problem = denied.json();
@@ -75,15 +75,15 @@ fn gateway_is_answered_403_unless_it_wants_another_status() {
 
 #[test]
 fn denials_are_counted_under_their_rule() {
-    let service = Running::under(POLICY);
+    let service = TestService::with_policy(POLICY);
     let metrics = || request(service.admin, "GET", "/metrics", "").body;
     let series = |metrics: &str, rule: &str| {
         let named = format!(r#"rule="{rule}""#);
         metrics.lines().filter(|line| line.contains(&named)).map(str::to_owned).collect::<Vec<_>>()
     };
     let before = series(&metrics(), "admin-only-inside");
-    let at_first = r#"tollgate_decisions_total{rule="admin-only-inside",outcome="deny",frontend="http"} 0"#;
-    assert!(before.iter().any(|line| line == at_first), "{before:?}");
+    let initial = r#"tollgate_decisions_total{rule="admin-only-inside",outcome="deny",frontend="http"} 0"#;
+    assert!(before.iter().any(|line| line == initial), "{before:?}");
     assert!(
         !before.iter().any(|line| line.contains(r#"outcome="allow""#)),
         "a rule that denies allows nothing: {before:?}"
@@ -104,8 +104,8 @@ fn denials_are_counted_under_their_rule() {
 }
 
 #[test]
-fn operators_see_who_is_denied_and_which_rule_denies() {
-    let service = Running::under(POLICY);
+fn admin_api_lists_denied_clients_and_rules_that_deny() {
+    let service = TestService::with_policy(POLICY);
     for _ in 0..3 {
         service.check(OUTSIDE);
     }
@@ -117,8 +117,8 @@ fn operators_see_who_is_denied_and_which_rule_denies() {
 }
 
 #[test]
-fn published_limits_have_the_rules_that_deny() {
-    let service = Running::under(POLICY);
+fn published_limits_include_rules_that_deny() {
+    let service = TestService::with_policy(POLICY);
     let limits = request(service.http, "GET", "/v1/limits", "").json();
     let denying = &limits["rules"][0];
     assert_eq!((&denying["name"], &denying["denies"]), (&json!("admin-only-inside"), &json!(true)));

@@ -1,9 +1,9 @@
-//! A store that has no room for another client is its own trouble, and not the client's.
+//! A full store is a fault of the service, and not a violation by the client.
 
 use serde_json::{Value, json};
 
 use crate::client::{Connection, request};
-use crate::running::Running;
+use crate::test_service::TestService;
 
 const POLICY: &str = "version: 1
 identity:
@@ -13,24 +13,24 @@ rules:
   - { name: per-ip, key: client_ip, limit: 10/h burst 4 }
 ";
 
-/// More clients than the smallest store has room for.
-fn checks(service: &Running) -> Vec<Value> {
+/// Checks more clients than the smallest store holds.
+fn checks(service: &TestService) -> Vec<Value> {
     let address = |at: u32| std::net::Ipv4Addr::from(0xc612_0000 + at);
     (0..2_000).map(|at| service.check(&format!(r#"{{"ip":"{}"}}"#, address(at)))).collect()
 }
 
-fn metric(service: &Running, name: &str) -> String {
+fn metric(service: &TestService, name: &str) -> String {
     let metrics = request(service.http, "GET", "/metrics", "").body;
     let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in\n{metrics}")).to_owned()
 }
 
 #[test]
-fn a_check_that_cannot_be_counted_says_so_and_when_to_come_back() {
-    let service = Running::under(POLICY);
-    let answers = checks(&service);
-    let refused: Vec<&Value> = answers.iter().filter(|answer| answer["allowed"] == false).collect();
-    assert!(!refused.is_empty() && refused.len() < answers.len());
+fn uncounted_checks_report_fallback_and_when_to_retry() {
+    let service = TestService::with_policy(POLICY);
+    let responses = checks(&service);
+    let refused: Vec<&Value> = responses.iter().filter(|response| response["allowed"] == false).collect();
+    assert!(!refused.is_empty() && refused.len() < responses.len());
     let expected = json!({
         "allowed": false, "action": "reject", "rule": "per-ip", "limit": 4, "remaining": 0,
         "reset_after_ms": 0, "retry_after_ms": 1000, "source": "fallback",
@@ -39,24 +39,24 @@ fn a_check_that_cannot_be_counted_says_so_and_when_to_come_back() {
             "reset_after_ms": 0, "retry_after_ms": 1000, "shadow": false,
         }],
     });
-    refused.iter().for_each(|answer| assert_eq!(**answer, expected));
-    assert!(answers.iter().all(|answer| (answer["source"] == "exact") == (answer["allowed"] == true)));
+    refused.iter().for_each(|response| assert_eq!(**response, expected));
+    assert!(responses.iter().all(|response| (response["source"] == "exact") == (response["allowed"] == true)));
 }
 
 #[test]
-fn it_is_counted_as_that_and_as_no_refusal_of_a_rule() {
-    let service = Running::under(POLICY);
+fn uncounted_refusals_have_their_own_metric() {
+    let service = TestService::with_policy(POLICY);
     assert_eq!(metric(&service, "tollgate_uncounted_refusals_total"), "0");
-    let refused = checks(&service).iter().filter(|answer| answer["allowed"] == false).count().to_string();
+    let refused = checks(&service).iter().filter(|response| response["allowed"] == false).count().to_string();
     assert_eq!(metric(&service, "tollgate_uncounted_refusals_total"), refused);
     assert_eq!(metric(&service, r#"tollgate_rule_refusals_total{rule="per-ip",mode="enforce"}"#), "0");
-    // Nor is it told as anybody's who stands out.
+    // They do not count for offenders either.
     assert_eq!(service.engine.observer().refusals("per-ip"), 0);
 }
 
 #[test]
-fn a_gateway_is_told_503() {
-    let service = Running::under(POLICY);
+fn forward_auth_gets_503() {
+    let service = TestService::with_policy(POLICY);
     checks(&service);
     let mut connection = Connection::open(service.http);
     let refused = (0..200).map(|at| {
@@ -72,10 +72,10 @@ fn a_gateway_is_told_503() {
 }
 
 #[test]
-fn a_limit_that_a_redis_client_brings_is_counted_too() {
-    let service = Running::under(POLICY);
+fn uncounted_throttle_commands_are_counted_too() {
+    let service = TestService::with_policy(POLICY);
     let mut connection = Connection::open(service.resp);
-    let answers = (0..2_000).map(|at| {
+    let responses = (0..2_000).map(|at| {
         connection.send(&format!("CL.THROTTLE k{at} 3 1 3600\r\n"));
         let first = connection.line();
         if first == "*5" {
@@ -83,7 +83,7 @@ fn a_limit_that_a_redis_client_brings_is_counted_too() {
         }
         first
     });
-    let refused = answers.filter(|answer| answer == "-ERR no room to count another key").count();
+    let refused = responses.filter(|response| response == "-ERR the store is full").count();
     assert!(refused > 0);
     assert_eq!(metric(&service, "tollgate_uncounted_refusals_total"), refused.to_string());
 }

@@ -1,11 +1,11 @@
 use serde_json::json;
 
 use crate::client::request;
-use crate::running::Running;
+use crate::test_service::TestService;
 
 #[test]
-fn clients_can_read_the_limits() {
-    let service = Running::under(
+fn published_limits_omit_overrides_and_unpublished_rules() {
+    let service = TestService::with_policy(
         "version: 1
 identity:
   user: { header: X-User, trusted: true }
@@ -31,13 +31,13 @@ rules:
                 "limits": [{
                     "limit": 60, "burst": 60, "window_ms": 60_000, "algorithm": "token-bucket",
                     "summary": "60 requests a minute, up to 60 at once",
-                    "explanation": "What was used comes back steadily, until as many can come at once as before.",
+                    "explanation": "The limit refills at a steady rate, up to the number of requests at once.",
                 }],
             },
             { "tier": "big", "default": false, "unlimited": true, "limits": [] },
         ],
         "cost": null,
-        "beyond": ["Requests beyond it are refused with status 429."],
+        "beyond": ["Requests above the limit are refused with status 429."],
     }]);
     assert_eq!(limits["rules"], expected);
     assert_eq!(limits["fields"].as_array().unwrap().last().unwrap()["name"], "Retry-After");

@@ -1,5 +1,5 @@
-//! The service through its sockets, on a clock that the tests move.
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+//! The service through its sockets, with a manual clock.
+#![allow(clippy::unwrap_used, reason = "a helper that fails must fail its test")]
 
 mod admin;
 mod admin_audit;
@@ -25,8 +25,8 @@ mod receipts;
 mod reload;
 #[path = "../../../cli/tests/program/rls_client.rs"]
 mod rls_client;
-mod running;
 mod stop;
+mod test_service;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "tls")]

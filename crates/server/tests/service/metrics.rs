@@ -1,7 +1,7 @@
 use crate::client::request;
-use crate::running::Running;
+use crate::test_service::TestService;
 
-fn metrics(service: &Running) -> String {
+fn metrics(service: &TestService) -> String {
     let response = request(service.admin, "GET", "/metrics", "");
     let format = "text/plain; version=0.0.4; charset=utf-8";
     assert_eq!((response.status, response.field("content-type")), (200, Some(format)));
@@ -13,8 +13,8 @@ fn assert_line(metrics: &str, line: &str) {
 }
 
 #[test]
-fn it_lives_and_is_ready() {
-    let service = Running::start();
+fn healthz_and_readyz_return_200() {
+    let service = TestService::start();
     for (path, body) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
         let response = request(service.http, "GET", path, "");
         assert_eq!((response.status, response.body.as_str()), (200, body));
@@ -23,7 +23,7 @@ fn it_lives_and_is_ready() {
 
 #[test]
 fn decisions_are_counted_by_rule_and_outcome() {
-    let service = Running::start();
+    let service = TestService::start();
     for body in
         [r#"{"ip":"203.0.113.9","cost":60}"#, r#"{"ip":"203.0.113.9"}"#, r#"{"ip":"203.0.113.9","cost":0}"#, "{}"]
     {
@@ -37,12 +37,12 @@ fn decisions_are_counted_by_rule_and_outcome() {
         let labels = format!(r#"rule="{rule}",outcome="{outcome}",frontend="http""#);
         assert_line(&metrics, &format!("tollgate_decisions_total{{{labels}}} {count}"));
     }
-    assert!(!metrics.contains("203.0.113.9"), "a client is no label");
+    assert!(!metrics.contains("203.0.113.9"), "a client is not a label");
 }
 
 #[test]
-fn every_rule_and_every_outcome_has_its_count() {
-    let service = Running::under(
+fn every_rule_and_outcome_has_a_count() {
+    let service = TestService::with_policy(
         "version: 1
 deny: { client_ip: 192.0.2.0/24 }
 rules:
@@ -80,18 +80,18 @@ rules:
 }
 
 #[test]
-fn a_refused_body_is_no_decision() {
-    let service = Running::start();
+fn invalid_bodies_are_not_counted_as_decisions() {
+    let service = TestService::start();
     assert_eq!(request(service.http, "POST", "/v1/check", "nonsense").status, 400);
     assert_line(&metrics(&service), r#"tollgate_decision_duration_seconds_count{frontend="http"} 0"#);
 }
 
 #[test]
-fn durations_lie_in_buckets_below_a_millisecond() {
-    let service = Running::start();
+fn decision_durations_are_counted_in_buckets() {
+    let service = TestService::start();
     service.check("{}");
     let metrics = metrics(&service);
-    // The clock stands still, so the decision took no time.
+    // The clock is stopped, so the decision took no time.
     for bound in ["0.000001", "0.0001", "0.0005", "0.02", "0.1", "+Inf"] {
         assert_line(
             &metrics,
@@ -102,8 +102,8 @@ fn durations_lie_in_buckets_below_a_millisecond() {
 }
 
 #[test]
-fn the_store_and_the_build_are_described() {
-    let service = Running::start();
+fn metrics_describe_the_store_and_the_build() {
+    let service = TestService::start();
     let metrics = metrics(&service);
     assert_line(&metrics, "tollgate_keys 0");
     assert_line(&metrics, "tollgate_evictions_total 0");
@@ -114,9 +114,9 @@ fn the_store_and_the_build_are_described() {
 }
 
 #[test]
-fn both_listeners_have_the_metrics() {
-    let service = Running::start();
-    // Looking at them opens connections, which are counted.
+fn http_and_admin_listeners_serve_the_same_metrics() {
+    let service = TestService::start();
+    // Reading the metrics opens connections, which are counted.
     let others = |metrics: String| -> Vec<String> {
         metrics.lines().filter(|line| !line.starts_with("tollgate_connections")).map(str::to_owned).collect()
     };

@@ -7,11 +7,11 @@ use tollgate::policy::STARTER;
 use tollgate_server::{BindError, Drained, Listener, Listeners, Server};
 
 use crate::client::Connection;
-use crate::running::{Running, engine};
+use crate::test_service::{TestService, engine};
 
 #[test]
-fn a_request_under_way_is_answered() {
-    let mut service = Running::start();
+fn requests_in_flight_get_a_response() {
+    let mut service = TestService::start();
     let body = r#"{"ip":"203.0.113.9"}"#;
     let mut connection = Connection::open(service.http);
     connection.begin_check(body.len());
@@ -21,15 +21,15 @@ fn a_request_under_way_is_answered() {
     }
     connection.send(body);
     assert_eq!(connection.response().json()["remaining"], 59);
-    assert_eq!(service.drained(), Drained::Completely);
+    assert_eq!(service.shut_down(), Drained::Completely);
 }
 
 #[test]
-fn an_idle_connection_does_not_hold_it_up() {
-    let service = Running::start();
+fn idle_connections_do_not_delay_shutdown() {
+    let service = TestService::start();
     let mut idle = Connection::open(service.http);
     assert_eq!(idle.request("GET", "/healthz", "").status, 200);
-    assert_eq!(service.drained(), Drained::Completely);
+    assert_eq!(service.shut_down(), Drained::Completely);
 }
 
 fn bind(http: Option<SocketAddr>, admin: Option<SocketAddr>) -> Result<Server, BindError> {
@@ -39,8 +39,8 @@ fn bind(http: Option<SocketAddr>, admin: Option<SocketAddr>) -> Result<Server, B
 }
 
 #[test]
-fn an_address_that_is_taken_is_named() {
-    let service = Running::start();
+fn bind_error_has_the_address_in_use() {
+    let service = TestService::start();
     match bind(None, Some(service.http)).unwrap_err() {
         BindError::Address { listener: Listener::Admin, address, source } => {
             assert_eq!((address, source.kind()), (service.http, io::ErrorKind::AddrInUse));
@@ -50,7 +50,7 @@ fn an_address_that_is_taken_is_named() {
 }
 
 #[test]
-fn the_admin_listener_stays_on_this_machine() {
+fn admin_listener_must_be_on_a_loopback_address() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9090"] {
         let error = bind(None, address.parse().ok()).unwrap_err();
         assert!(matches!(error, BindError::AdminExposed(_)), "{error}");

@@ -1,4 +1,4 @@
-//! What is agreed on within TLS, before the first byte of a request.
+//! Protocol negotiation over TLS (ALPN), and gRPC over TLS.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -14,15 +14,19 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tonic_prost::ProstCodec;
 
 use crate::authority::Authority;
-use crate::running::Running;
+use crate::test_service::TestService;
 
-fn serving(authority: &Authority) -> Running {
+fn serving(authority: &Authority) -> TestService {
     let tls = Tls::load(authority.files(&authority.sign("localhost"), None)).unwrap();
-    Running::with(STARTER, |server| server.with_tls(tls))
+    TestService::with_server(STARTER, |server| server.with_tls(tls))
 }
 
-/// The protocol that is agreed on with a client that offers these.
-fn agreed(server: SocketAddr, client: &Arc<ClientConfig>, offered: &[&str]) -> Result<Option<String>, rustls::Error> {
+/// Returns the ALPN protocol that is negotiated with a client that offers these.
+fn negotiated(
+    server: SocketAddr,
+    client: &Arc<ClientConfig>,
+    offered: &[&str],
+) -> Result<Option<String>, rustls::Error> {
     let mut config = ClientConfig::clone(client);
     config.alpn_protocols = offered.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     let mut stream = TcpStream::connect(server).unwrap();
@@ -37,37 +41,37 @@ fn agreed(server: SocketAddr, client: &Arc<ClientConfig>, offered: &[&str]) -> R
 }
 
 #[test]
-fn each_listener_agrees_to_what_it_speaks() {
+fn each_listener_negotiates_its_alpn_protocol() {
     let authority = Authority::new("protocols");
     let service = serving(&authority);
     let client = authority.client(None);
     let both = ["h2", "http/1.1"];
-    for (listener, spoken) in [(service.http, "http/1.1"), (service.admin, "http/1.1"), (service.grpc, "h2")] {
-        assert_eq!(agreed(listener, &client, &both), Ok(Some(spoken.to_owned())));
-        // Who says nothing of it is let in all the same.
-        assert_eq!(agreed(listener, &client, &[]), Ok(None));
+    for (listener, expected) in [(service.http, "http/1.1"), (service.admin, "http/1.1"), (service.grpc, "h2")] {
+        assert_eq!(negotiated(listener, &client, &both), Ok(Some(expected.to_owned())));
+        // A client without ALPN is accepted.
+        assert_eq!(negotiated(listener, &client, &[]), Ok(None));
     }
-    assert_eq!(agreed(service.resp, &client, &[]), Ok(None));
-    // Better no connection than one on which nobody understands the other.
+    assert_eq!(negotiated(service.resp, &client, &[]), Ok(None));
+    // A handshake without a common protocol fails.
     let alert = rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol);
-    assert_eq!(agreed(service.http, &client, &["h2"]), Err(alert.clone()));
-    assert_eq!(agreed(service.grpc, &client, &["http/1.1"]), Err(alert));
+    assert_eq!(negotiated(service.http, &client, &["h2"]), Err(alert.clone()));
+    assert_eq!(negotiated(service.grpc, &client, &["http/1.1"]), Err(alert));
 }
 
 #[test]
-fn a_client_of_grpc_is_answered_over_tls() {
+fn grpc_works_over_tls() {
     let authority = Authority::new("grpc");
     let service = serving(&authority);
     let trusted =
         ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority.issuer.pem())).domain_name("localhost");
     let endpoint = Endpoint::from_shared(format!("https://{}", service.grpc)).unwrap().tls_config(trusted).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let answered = runtime.block_on(async {
+    let response = runtime.block_on(async {
         let mut client = Grpc::new(endpoint.connect().await.unwrap());
         client.ready().await.unwrap();
         let check = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
-        // Nothing is asked for, and what is answered is not looked at: it came.
+        // The messages do not matter, only the status.
         client.unary(tonic::Request::new(()), check, ProstCodec::<(), ()>::default()).await
     });
-    assert!(answered.is_ok(), "{answered:?}");
+    assert!(response.is_ok(), "{response:?}");
 }

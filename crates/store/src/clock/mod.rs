@@ -4,19 +4,35 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use slew::{Sample, Slew};
+use slew::{ClockSample, Slew};
 
-/// Where a store takes its time from.
+/// The source of a store's time.
 ///
-/// A clock may go backwards: the algorithms never over-admit by it and bound
-/// the lock-out. It should be cheap, because every check reads it.
+/// A clock may go backwards: the algorithms never admit more because of it, and bound the time for which keys are
+/// locked out. It should be fast, because every check reads it.
+///
+/// ```
+/// use tollgate_store::{Clock, MemoryOptions, MemoryStore};
+///
+/// /// A clock that never moves.
+/// struct Stopped;
+///
+/// impl Clock for Stopped {
+///     fn now_ns(&self) -> u64 {
+///         1_800_000_000_000_000_000
+///     }
+/// }
+///
+/// let store = MemoryStore::with(MemoryOptions::default(), Stopped)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since 1970.
+    /// Returns the time in nanoseconds since 1970.
     fn now_ns(&self) -> u64;
 
-    /// The real clock, if it is that: a store then reads it in place and not through a pointer.
+    /// Returns the real clock, if this is one. A store then reads it directly and not through a pointer.
     #[doc(hidden)]
     fn as_real(&self) -> Option<&RealClock> {
         None
@@ -25,35 +41,34 @@ pub trait Clock: Send + Sync {
 
 /// A monotonic clock that is set to the time of day and follows it slowly.
 ///
-/// It reads the processor's cycle counter where that is reliable, at less than
-/// half the price of [`std::time::Instant`]. Once a second, the read that comes
-/// first compares it with the system's clock, and it then runs up to 484 parts
-/// in a million faster or slower until both agree. It never steps, and all
-/// clones show the same time. `docs/state.md` states what that bounds.
+/// It reads the processor's cycle counter where that is reliable, at less than half the cost of [`std::time::Instant`].
+/// Once a second, the first read compares it with the system's clock. It then runs up to 484 parts in a million faster
+/// or slower until both agree. It never steps, and all clones show the same time. `docs/state.md` states the resulting
+/// bounds.
 #[derive(Clone, Debug)]
 pub struct RealClock {
-    counter: Counter,
-    /// What the counter must be advanced by, modulo 2^64, to show the time of day at the start.
+    counter: CycleCounter,
+    /// The offset of the counter, modulo 2^64, to the time of day at the start.
     offset_ns: u64,
     slew: Arc<Slew>,
 }
 
 #[derive(Clone, Debug)]
-enum Counter {
-    /// The x86 time stamp counter, read in place: `ns = ticks * scale / 2^32`.
+enum CycleCounter {
+    /// The x86 time stamp counter, read directly: `ns = ticks * scale / 2^32`.
     #[cfg(target_arch = "x86_64")]
     TimeStamp { scale: u64 },
-    /// Whatever else the machine has.
+    /// Any other clock of the machine.
     Other { clock: quanta::Clock, start: u64 },
 }
 
 impl RealClock {
-    /// A clock set to the time of day.
+    /// Creates a clock that is set to the time of day.
     #[must_use]
     pub fn new() -> RealClock {
-        // The counter first: finding out how fast it is takes up to a millisecond, by which a
-        // time of day read before would be late.
-        let counter = Counter::new();
+        // The counter comes first: measuring its frequency takes up to a millisecond, and a time of day read before
+        // that would be late.
+        let counter = CycleCounter::new();
         let sample = counter.sample();
         let offset_ns = sample.wall_ns.wrapping_sub(sample.raw_ns);
         RealClock { counter, offset_ns, slew: Arc::new(Slew::from(sample.raw_ns)) }
@@ -66,43 +81,44 @@ impl RealClock {
     }
 }
 
-impl Counter {
-    fn new() -> Counter {
+impl CycleCounter {
+    fn new() -> CycleCounter {
         let clock = quanta::Clock::new();
         let start = clock.raw();
         #[cfg(target_arch = "x86_64")]
         {
-            // quanta has found out whether the time stamp counter is steady, and how fast it
-            // is. It uses it if what it reads lies between two readings of our own.
+            // quanta has determined whether the time stamp counter is reliable, and its frequency. It uses the counter
+            // if its reading lies between two readings of our own.
             let before = time_stamp();
             let raw = clock.raw();
             let after = time_stamp();
             if (before..=after).contains(&raw) {
                 const SAMPLE_BITS: u32 = 40;
                 let sample_ns = clock.delta_as_nanos(raw, raw + (1 << SAMPLE_BITS));
-                return Counter::TimeStamp { scale: sample_ns >> (SAMPLE_BITS - 32) };
+                return CycleCounter::TimeStamp { scale: sample_ns >> (SAMPLE_BITS - 32) };
             }
         }
-        Counter::Other { clock, start }
+        CycleCounter::Other { clock, start }
     }
 
     #[inline(always)]
     fn ns(&self) -> u64 {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Counter::TimeStamp { scale } => ((u128::from(time_stamp()) * u128::from(*scale)) >> 32) as u64,
-            Counter::Other { clock, start } => other_ns(clock, *start),
+            CycleCounter::TimeStamp { scale } => ((u128::from(time_stamp()) * u128::from(*scale)) >> 32) as u64,
+            CycleCounter::Other { clock, start } => other_ns(clock, *start),
         }
     }
 
-    /// What the system's clock shows, between two readings of the counter: the closest of a few.
-    fn sample(&self) -> Sample {
+    /// Reads the system's clock between two readings of the counter, several times, and returns the most precise
+    /// sample.
+    fn sample(&self) -> ClockSample {
         const TRIES: usize = 4;
         let sample = || {
             let before_ns = self.ns();
             let wall_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
             let half_ns = self.ns().saturating_sub(before_ns) / 2;
-            Sample { raw_ns: before_ns + half_ns, wall_ns, half_ns }
+            ClockSample { raw_ns: before_ns + half_ns, wall_ns, half_ns }
         };
         let first = sample();
         (1..TRIES).map(|_| sample()).fold(first, |best, next| if next.half_ns < best.half_ns { next } else { best })
@@ -143,19 +159,21 @@ impl Clock for RealClock {
     }
 }
 
-/// A clock that stands still until it is moved. All clones show the same time.
+/// A clock that moves only when it is advanced or set, for tests. All clones show the same time.
+///
+/// It is also a [`Timer`](crate::Timer) whose sleeps end when the clock reaches their time.
 #[derive(Clone, Debug, Default)]
-pub struct ManualClock(Arc<Manual>);
+pub struct ManualClock(Arc<ManualClockState>);
 
 #[derive(Debug, Default)]
-struct Manual {
+struct ManualClockState {
     now_ns: AtomicU64,
-    /// Who sleeps until when.
+    /// The sleeping tasks, each with the time when it is due.
     sleepers: Mutex<Vec<(u64, Waker)>>,
 }
 
 impl ManualClock {
-    /// A clock that shows `now_ns`.
+    /// Creates a clock that shows `now_ns`.
     #[must_use]
     pub fn at(now_ns: u64) -> ManualClock {
         let clock = ManualClock::default();
@@ -163,15 +181,28 @@ impl ManualClock {
         clock
     }
 
-    /// Moves it forward, and wakes who slept until then.
-    pub fn advance(&self, ns: u64) {
-        // One step, so that threads that all move it add up and never set it back.
+    /// Moves the clock forward by `step` and wakes the sleepers that are due.
+    ///
+    /// The clock stops at `u64::MAX` nanoseconds.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use tollgate_store::{Clock, ManualClock};
+    ///
+    /// let clock = ManualClock::at(1_000_000_000);
+    /// clock.advance(Duration::from_millis(1_500));
+    /// assert_eq!(clock.now_ns(), 2_500_000_000);
+    /// ```
+    pub fn advance(&self, step: Duration) {
+        let ns = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
+        // One atomic update: the steps of several threads add up, and none sets the clock back.
         let later = |now_ns: u64| Some(now_ns.saturating_add(ns));
         let (Ok(before_ns) | Err(before_ns)) = self.0.now_ns.fetch_update(Ordering::SeqCst, Ordering::SeqCst, later);
         self.wake_due(before_ns.saturating_add(ns));
     }
 
-    /// Sets it, also back.
+    /// Sets the clock, forward or back, and wakes the sleepers that are due.
     pub fn set(&self, now_ns: u64) {
         self.0.now_ns.store(now_ns, Ordering::SeqCst);
         self.wake_due(now_ns);
@@ -189,7 +220,7 @@ impl ManualClock {
         due.into_iter().for_each(Waker::wake);
     }
 
-    /// Has `waker` woken when the clock shows `until_ns`.
+    /// Wakes `waker` when the clock shows `until_ns`.
     pub(crate) fn wake_at(&self, until_ns: u64, waker: Waker) {
         self.sleepers().push((until_ns, waker));
     }
@@ -215,10 +246,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The time, read after everything that was loaded before.
+/// Reads the time after all loads before it.
 ///
-/// Without the fence a processor may read its cycle counter early, and a state
-/// that somebody else has just written would seem to come from the future.
+/// Without the fence a processor may read its cycle counter early, and a state that another thread has just written
+/// would seem to come from the future.
 #[inline]
 pub(crate) fn read_after_loads(clock: &impl Clock) -> u64 {
     std::sync::atomic::fence(Ordering::Acquire);
@@ -233,9 +264,8 @@ pub(crate) fn read_after_loads(clock: &impl Clock) -> u64 {
 
 /// The clock of one store, chosen when the store is built.
 ///
-/// An enum instead of a type parameter: the real clock is read in place after
-/// one branch that always goes the same way, and only other clocks are called
-/// through a pointer.
+/// This is an enum instead of a type parameter: the real clock is read directly, after one branch that always takes the
+/// same direction, and only other clocks are called through a pointer.
 pub(crate) enum ChosenClock {
     Real(RealClock),
     Manual(ManualClock),
@@ -244,7 +274,7 @@ pub(crate) enum ChosenClock {
 
 impl ChosenClock {
     pub(crate) fn new<C: Clock + 'static>(clock: C) -> ChosenClock {
-        // All clones show the same time, so that one of them is as good as the clock behind a pointer.
+        // All clones show the same time, so a clone can replace the clock behind a pointer.
         if let Some(real) = clock.as_real() {
             return ChosenClock::Real(real.clone());
         }
@@ -262,7 +292,7 @@ impl ChosenClock {
     }
 }
 
-/// Takes the value out if it is of the type `T`.
+/// Takes the value out of an option if it has the type `T`.
 fn take_as<T: 'static>(value: &mut dyn Any) -> Option<T> {
     value.downcast_mut::<Option<T>>().and_then(Option::take)
 }
@@ -278,7 +308,7 @@ impl Clock for ChosenClock {
 }
 
 impl ChosenClock {
-    /// Kept out of line, so that every check contains the real clock alone.
+    /// Not inlined, so that every check contains only the code of the real clock.
     #[cold]
     #[inline(never)]
     fn indirect_ns(&self) -> u64 {
@@ -313,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_clock_is_shared() {
+    fn other_clocks_are_shared_and_not_wrapped_twice() {
         let chosen = ChosenClock::new(Stopped(3));
         assert!(matches!(chosen, ChosenClock::Other(_)));
         assert_eq!(chosen.now_ns(), 3);

@@ -1,8 +1,7 @@
-//! Which families of algorithms have counted in a scope.
+//! The families of algorithms that have counted in a scope.
 //!
-//! Each family keeps its states in a table of its own. When the algorithm of a
-//! limit changes, what a key has used is still in the table of the family
-//! before: the store has to look there, but only for scopes where that can be.
+//! Each family has its own table of states. When the algorithm of a limit changes, the used amount of a key is still in
+//! the table of the previous family: the store has to search there, but only for scopes where that is possible.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,16 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tollgate_core::Family;
 
-/// The families between which counts are carried over. Permits have holders, and are counted apart.
+/// The families between which counts are carried over. Permits have holders, and are counted separately.
 pub(crate) const CARRIED: [Family; 4] =
     [Family::Bucket, Family::FixedWindow, Family::SlidingCounter, Family::SlidingLog];
 
-/// The families that have counted in one scope, a bit each.
+/// The families that have counted in one scope, one bit each.
 #[derive(Debug)]
 pub(crate) struct Families(AtomicU8);
 
 impl Families {
-    /// Those beside `own` that a key of `own` may have been counted by.
+    /// Returns the families other than `own` that may have counted a key of this scope.
     pub(crate) fn others(&self, own: Family) -> u8 {
         self.0.load(Ordering::Relaxed) & !(own as u8)
     }
@@ -29,12 +28,12 @@ impl Families {
 #[derive(Debug, Default)]
 pub(crate) struct ScopeFamilies {
     scopes: Mutex<HashMap<Box<str>, Arc<Families>>>,
-    /// The families of what was restored. A snapshot does not know scopes, so it may be any scope's.
+    /// The families of restored states. A snapshot does not contain scopes, so they may belong to any scope.
     restored: AtomicU8,
 }
 
 impl ScopeFamilies {
-    /// Notes that a family counts in a scope from now on.
+    /// Records that a family counts in a scope from now on.
     pub(crate) fn note(&self, scope: &str, family: Family) -> Arc<Families> {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         let restored = || Arc::new(Families(AtomicU8::new(self.restored.load(Ordering::Relaxed))));
@@ -43,7 +42,7 @@ impl ScopeFamilies {
         Arc::clone(families)
     }
 
-    /// Notes that a family has counted in scopes which are not known yet.
+    /// Records that a family has counted in scopes that are not known yet.
     pub(crate) fn note_restored(&self, family: Family) {
         self.restored.fetch_or(family as u8, Ordering::Relaxed);
     }

@@ -1,11 +1,10 @@
-//! Keys, and the keyed hash that stands for them in the memory store.
+//! Keys, and the keyed hash that represents them in the memory store.
 //!
-//! The hash is foldhash under a secret of 128 bits, drawn when the process
-//! starts and kept in a snapshot. It spreads keys of callers who do not know the
-//! secret. It is *not* made to keep the secret from a caller who chooses keys and
-//! sees which of them meet; one that is (SipHash-1-3) takes 4 to 7 ns more for
-//! keys of 8 to 40 bytes. What such a caller could do with the secret, and what
-//! learning it would take, is in `docs/state.md`.
+//! The hash is foldhash under a secret of 128 bits, drawn when the process starts and kept in a snapshot. It
+//! distributes the keys of callers that do not know the secret. It is *not* designed to keep the secret from a caller
+//! that chooses keys and observes which of them collide; a hash that is (SipHash-1-3) takes 4 to 7 ns more for keys of
+//! 8 to 40 bytes. `docs/state.md` describes what such a caller could do with the secret, and what learning it would
+//! take.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -15,24 +14,39 @@ use std::sync::{Arc, OnceLock};
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
-/// What a limit is counted by: a user, an address, or several parts together.
+/// The key of a counter: a user, an address, or several parts together.
 ///
-/// Parts are kept apart: `("a_b", "c")` is another key than `("a", "b_c")`.
+/// Parts are separate: `("a_b", "c")` and `("a", "b_c")` are different keys.
+///
+/// ```
+/// use tollgate_store::{Key, KeyHasher};
+///
+/// struct UserOfTenant {
+///     tenant: u64,
+///     user: String,
+/// }
+///
+/// impl Key for UserOfTenant {
+///     fn feed(&self, hasher: &mut KeyHasher<'_>) {
+///         hasher.number(self.tenant);
+///         hasher.bytes(self.user.as_bytes());
+///     }
+/// }
+/// ```
 pub trait Key {
-    /// Gives the parts, in order.
+    /// Feeds the parts of the key to the hasher, in order.
     fn feed(&self, hasher: &mut KeyHasher<'_>);
 }
 
-/// Takes the parts of a key.
+/// Hashes the parts of a key.
 ///
-/// Text goes in with its length, and several parts with the order of their
-/// kinds: so that both the boundaries between parts and what is a number count.
-/// (The hasher mixes texts and numbers separately.) A first part of up to 15
-/// bytes is hashed as a [`ShortText`]; a longer first part needs no length.
+/// A text is hashed with its length, and several parts with the order of their kinds, so that the boundaries between
+/// parts and the difference between text and number are part of the key. (The hasher mixes texts and numbers
+/// separately.) A first part of up to 15 bytes is hashed as a [`ShortText`]; a longer first part needs no length.
 #[derive(Clone)]
 pub struct KeyHasher<'a> {
     hasher: FoldHasher<'a>,
-    /// A 1, and a bit for each part: 1 for a number.
+    /// A leading 1, followed by one bit for each part: 1 for a number.
     kinds: u64,
     texts: TextHashing,
 }
@@ -42,20 +56,21 @@ pub struct KeyHasher<'a> {
 pub(crate) enum TextHashing {
     /// As one number: see [`ShortText`].
     Short,
-    /// As its bytes. So did the version before: stores that were restored from its snapshots go on with it.
+    /// As its bytes, like in the previous version. Stores that were restored from snapshots of that version continue
+    /// with it.
     Bytes,
 }
 
-/// A text of up to 15 bytes as a number: its bytes from the lowest on, and in the highest byte its length plus 1. So a
-/// key that was put together in registers is hashed without being written to memory first.
+/// A text of up to 15 bytes as a number: its bytes from the lowest on, and its length plus 1 in the highest byte. So a
+/// key that was assembled in registers is hashed without being written to memory first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortText(u128);
 
 impl ShortText {
-    /// The most bytes.
+    /// The largest length in bytes.
     pub const MAX_BYTES: usize = 15;
 
-    /// The text whose bytes are the lowest `length` of `bytes`; the others must be 0.
+    /// Creates the text whose bytes are the lowest `length` bytes of `bytes`; the others must be 0.
     #[inline(always)]
     #[must_use]
     pub fn from_parts(bytes: u128, length: usize) -> ShortText {
@@ -70,7 +85,7 @@ impl ShortText {
             if length > ShortText::MAX_BYTES {
                 return None;
             }
-            // What the two have in common falls out of the second.
+            // The bytes that both chunks contain are shifted out of the second.
             let last = u64::from_le_bytes(*last).unbounded_shr(8 * (16 - length as u32));
             u128::from(u64::from_le_bytes(*first)) | u128::from(last) << 64
         } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
@@ -97,7 +112,7 @@ impl Key for ShortText {
 impl KeyHasher<'_> {
     const NO_PARTS: u64 = 1;
 
-    /// A part of any bytes.
+    /// Adds a part of arbitrary bytes.
     #[inline(always)]
     pub fn bytes(&mut self, part: &[u8]) {
         if self.is_first_short()
@@ -105,7 +120,7 @@ impl KeyHasher<'_> {
         {
             return self.short(short);
         }
-        // By value: one that is lent to a call is kept in memory, also where the call is not made.
+        // By value: a hasher that is borrowed by a call is kept in memory, even where the call is not made.
         *self = self.clone().with_bytes(part);
     }
 
@@ -119,27 +134,28 @@ impl KeyHasher<'_> {
         self
     }
 
-    /// Whether this is the first part, and is hashed as a number if it is a short text.
+    /// Returns whether this is the first part and short texts are hashed as numbers.
     #[inline(always)]
     fn is_first_short(&self) -> bool {
         self.kinds == Self::NO_PARTS && self.texts == TextHashing::Short
     }
 
-    /// A short text that is the first part. No number has anything in the highest byte.
+    /// Adds a short text as the first part. Its highest byte is never 0, so no number hashes like a short text.
     #[inline(always)]
     fn short(&mut self, text: ShortText) {
         self.note_kind(0);
         self.hasher.write_u128(text.0);
     }
 
-    /// A part that is a number.
+    /// Adds a part that is a number.
     #[inline]
     pub fn number(&mut self, part: u64) {
         self.note_kind(1);
         self.hasher.write_u64(part);
     }
 
-    /// The top bit stays once it is reached: nobody has 63 parts, but who had would still have several.
+    /// Records the kind of a part. The top bit stays set once it is reached: a key with 63 parts or more still counts
+    /// as one of several parts.
     #[inline]
     fn note_kind(&mut self, kind: u64) {
         self.kinds = self.kinds & 1 << 63 | self.kinds << 1 | kind;
@@ -165,7 +181,7 @@ pub(crate) struct ScopeHasher {
 
 impl ScopeHasher {
     pub(crate) fn new(scope: &str, secret: &HashSecret) -> ScopeHasher {
-        let mut hasher = FoldHasher::with_seed(secret.scopes, &secret.shared);
+        let mut hasher = FoldHasher::with_seed(secret.scope_seed, &secret.shared);
         hasher.write(scope.as_bytes());
         ScopeHasher { seed: hasher.finish(), texts: secret.texts, shared: Arc::clone(&secret.shared) }
     }
@@ -185,36 +201,38 @@ impl fmt::Debug for ScopeHasher {
     }
 }
 
-/// What a store hashes keys with. Who does not know it cannot choose keys that meet.
+/// The secret with which a store hashes keys. Without it, colliding keys cannot be chosen.
 #[derive(Clone)]
 pub(crate) struct HashSecret {
-    scopes: u64,
-    /// What `shared` is made of.
+    /// The seed under which names of scopes are hashed.
+    scope_seed: u64,
+    /// The seed of `shared`.
     seed: u64,
     texts: TextHashing,
     shared: Arc<SharedSeed>,
 }
 
 impl HashSecret {
-    pub(crate) fn new(scopes: u64, seed: u64, texts: TextHashing) -> HashSecret {
-        HashSecret { scopes, seed, texts, shared: Arc::new(SharedSeed::from_u64(seed)) }
+    pub(crate) fn new(scope_seed: u64, seed: u64, texts: TextHashing) -> HashSecret {
+        HashSecret { scope_seed, seed, texts, shared: Arc::new(SharedSeed::from_u64(seed)) }
     }
 
-    /// Drawn once from the operating system, through the standard library's `RandomState`.
+    /// Returns the secret of the process, drawn once from the operating system through the standard library's
+    /// `RandomState`.
     pub(crate) fn of_process() -> HashSecret {
         static SECRET: OnceLock<HashSecret> = OnceLock::new();
         let draw = || std::hash::RandomState::new().hash_one(0_u64);
         SECRET.get_or_init(|| HashSecret::new(draw(), draw(), TextHashing::Short)).clone()
     }
 
-    /// How it hashes short texts.
+    /// Returns how short texts are hashed.
     pub(crate) fn texts(&self) -> TextHashing {
         self.texts
     }
 
-    /// The two numbers that it is made of.
+    /// Returns the two numbers of the secret.
     pub(crate) fn numbers(&self) -> (u64, u64) {
-        (self.scopes, self.seed)
+        (self.scope_seed, self.seed)
     }
 }
 
@@ -270,7 +288,7 @@ impl Key for IpAddr {
     }
 }
 
-/// One counter for everybody.
+/// The empty key: one counter for all requests.
 impl Key for () {
     fn feed(&self, _: &mut KeyHasher<'_>) {}
 }
@@ -282,7 +300,7 @@ impl<K: Key + ?Sized> Key for &K {
     }
 }
 
-/// As many parts as there are.
+/// A key with any number of parts.
 impl<K: Key> Key for [K] {
     fn feed(&self, hasher: &mut KeyHasher<'_>) {
         self.iter().for_each(|part| part.feed(hasher));
@@ -317,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn boundaries_between_parts_count() {
+    fn keys_with_different_part_boundaries_hash_differently() {
         let scope = scope("rule");
         let same = scope.hash(&("a", "b"));
         assert_eq!(same, scope.hash(["a", "b"].as_slice()));
@@ -332,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_texts_keep_their_order() {
+    fn numbers_and_texts_hash_by_kind_and_order() {
         let scope = scope("rule");
         assert_ne!(scope.hash(&(u64::MAX, "_")), scope.hash(&("_", 1)));
         assert_ne!(scope.hash(&(1, "_")), scope.hash(&("_", 1)));
@@ -341,16 +359,17 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_apart() {
+    fn scopes_hash_the_same_key_differently() {
         assert_ne!(scope("login").hash("x"), scope("api").hash("x"));
         assert_eq!(scope("login").hash("x"), scope("login").hash("x"));
     }
 
-    /// It is no test: it prints what a key takes, in nanoseconds, until the next can begin. For a release build.
+    /// A measurement, not a test: prints the time of a key in nanoseconds until the next can begin. For a release
+    /// build.
     #[test]
     #[ignore = "a measurement"]
     #[allow(clippy::print_stdout)]
-    fn nanoseconds_a_key_beside_siphash() {
+    fn print_hash_time_of_foldhash_and_siphash() {
         fn fastest(hash: impl Fn(&str) -> u64, keys: &[String]) -> f64 {
             const ROUNDS: usize = 200_000;
             let round = || {
@@ -375,9 +394,9 @@ mod tests {
     }
 
     #[test]
-    fn the_same_secret_hashes_alike_and_another_does_not() {
+    fn equal_secrets_hash_alike_and_different_ones_do_not() {
         for texts in [TextHashing::Short, TextHashing::Bytes] {
-            let hash = |scopes, seed| ScopeHasher::new("rule", &HashSecret::new(scopes, seed, texts)).hash("x");
+            let hash = |scope_seed, seed| ScopeHasher::new("rule", &HashSecret::new(scope_seed, seed, texts)).hash("x");
             assert_eq!(hash(1, 2), hash(1, 2));
             assert_ne!(hash(1, 2), hash(1, 3));
             assert_ne!(hash(1, 2), hash(3, 2));
@@ -409,7 +428,7 @@ mod tests {
         }
     }
 
-    /// Of 2^16 values drawn at random for 2^16 places, 63 % of the places are met.
+    /// Of 2^16 random values in 2^16 slots, 63 % of the slots are hit.
     #[test]
     fn hashes_of_short_texts_are_spread_in_both_halves() {
         let scope = scope("rule");

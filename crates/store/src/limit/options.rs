@@ -1,44 +1,51 @@
-/// What a store that can fail, or that is far away, may do with a limit. One in
-/// this process has no use for it.
+use std::time::Duration;
+
+/// The options of a limit in a store that can fail or is remote. A store in this process ignores them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitOptions {
-    /// What happens to a check when the store fails.
+    /// The effect of a store failure on checks.
     pub on_failure: OnFailure,
-    /// How long a refusal stays true.
+    /// How long a refusal may be remembered.
     pub refusals: Refusals,
+    /// Whether an instance may lease tokens ahead of requests and spend them without a call, and the time for which a
+    /// lease is counted at least. Whole milliseconds; concurrency limits and queues ignore it. `None`: every request is
+    /// decided by the store.
+    pub lease: Option<Duration>,
 }
 
 impl Default for LimitOptions {
     fn default() -> LimitOptions {
-        LimitOptions { on_failure: OnFailure::Local { share: (1, 2) }, refusals: Refusals::Brief }
+        LimitOptions { on_failure: OnFailure::Local { share: (1, 2) }, refusals: Refusals::Brief, lease: None }
     }
 }
 
-/// What happens to a check when the store fails.
+/// The effect of a store failure on checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// It passes.
+    /// The check passes.
     Open,
-    /// It is refused, and said to be the store's trouble.
+    /// The check is refused with `Unavailable`, a fault of the store.
     Closed,
-    /// This instance counts on its own, with this share of the quota: numerator and denominator.
+    /// This instance counts alone, with a share of the quota.
     Local {
-        /// Numerator and denominator.
+        /// The share, as numerator and denominator.
         share: (u32, u32),
     },
 }
 
-/// Whether a refusal may be answered from memory as long as it holds.
+/// Whether an instance may remember a refusal while it is valid, and refuse without asking the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusals {
-    /// Each must reach the store: permits, which come back at any time, and what is counted.
+    /// Never by itself: a refusal is answered from the cache only while a `Final` guard of the same request refuses
+    /// too. (For that case an instance keeps the state of the exhausted key, for at most a second.) For permits, which
+    /// can be released at any time, and for counted refusals.
     Counted,
-    /// Like `Counted`. Besides, every charge comes with a guard of the same key, whose limit is `Final`: while the
-    /// guard refuses, nothing is charged.
+    /// Like `Counted`; but every charge comes with a guard of the same key, whose limit is `Final`: while the guard
+    /// refuses, nothing is charged. So the state of the key is kept then even if it is not exhausted.
     Guarded,
-    /// Something may be given back, so for a moment only.
+    /// For a moment only, because charges may be refunded.
     #[default]
     Brief,
-    /// Nothing is ever given back: until the time at which it ends.
+    /// Until its retry time, because charges are never refunded.
     Final,
 }

@@ -1,32 +1,31 @@
-//! The table of keys whose quotas callers choose.
+//! The table of the keys under callers' limits, whose quotas callers send with their requests.
 //!
-//! A caller who chooses the quota chooses when its key is forgotten. So these
-//! keys have a table of their own: they make room for each other, and no key of
-//! the policy ever makes room for one of them. Among themselves the quota has
-//! no say either: the key that was asked about longest ago makes room.
+//! A caller that chooses the quota chooses when its key expires. So these keys have their own table: they evict only
+//! each other, and never a key of the policy. Among them the quota does not matter either: the least recently used key
+//! is evicted.
 
-use tollgate_core::{Algorithm, Bucket, BucketState, CheckSteps, Decision, WindowState};
+use tollgate_core::{Algorithm, Bucket, BucketState, CheckKernel, Decision, WindowState};
 
 use crate::clock::Clock;
-use crate::limit::caller_rule::{CallerRule, PlainQuota};
-use crate::locked_table::{Held, LockedTable, access_of};
-use crate::memory::operation::Operation;
+use crate::limit::caller_quota::{CallerQuota, PlainQuota};
+use crate::locked_table::{LockedTable, StoredState, access_of};
+use crate::memory::operation::StateOperation;
 use crate::sync::lock;
-use crate::table::full::Full;
+use crate::table::full::TableFull;
 
-/// One key's state, with the quota that wrote it.
+/// The state of one key, with the quota that wrote it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallerState {
-    /// When it was last charged, or refused.
-    pub(crate) asked_at: u64,
-    pub(crate) kept: Kept,
+    /// The time of the last charge or refusal.
+    pub(crate) last_used_at: u64,
+    pub(crate) quota_state: CallerQuotaState,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Kept {
+pub(crate) enum CallerQuotaState {
     #[default]
     Nothing,
-    /// The members of a [`BucketState`] by themselves, which leaves room for the kind beside `part`.
+    /// The members of a [`BucketState`] separately, which leaves space for the enum's tag beside `part`.
     Bucket {
         quota: PlainQuota,
         tat: u64,
@@ -35,36 +34,36 @@ pub(crate) enum Kept {
     Window(WindowState),
 }
 
-impl Kept {
-    pub(crate) fn bucket(quota: PlainQuota, BucketState { tat, part }: BucketState) -> Kept {
-        Kept::Bucket { quota, tat, part }
+impl CallerQuotaState {
+    pub(crate) fn bucket(quota: PlainQuota, BucketState { tat, part }: BucketState) -> CallerQuotaState {
+        CallerQuotaState::Bucket { quota, tat, part }
     }
 }
 
-impl Held for CallerState {
+impl StoredState for CallerState {
     fn rank(&self, free_at: u64) -> (u64, u64) {
-        (self.asked_at, free_at)
+        (self.last_used_at, free_at)
     }
 
-    /// Many services meet few such keys, or none.
+    /// Many services have few such keys, or none.
     const GROWS: bool = true;
 }
 
 impl CallerState {
-    /// What it has used at `now`, whatever counted it.
+    /// Returns the amount used at `now`, under the quota that wrote the state.
     pub(crate) fn used_at(&self, now: u64) -> u64 {
-        match self.kept {
-            Kept::Nothing => 0,
-            Kept::Bucket { quota, tat, part } => {
-                quota.bucket().map_or(0, |writer| writer.used_tokens(BucketState { tat, part }, now))
+        match self.quota_state {
+            CallerQuotaState::Nothing => 0,
+            CallerQuotaState::Bucket { quota, tat, part } => {
+                quota.bucket().map_or(0, |writer_quota| writer_quota.used_tokens(BucketState { tat, part }, now))
             }
-            Kept::Window(window) => window.used_at(now),
+            CallerQuotaState::Window(window) => window.used_at(now),
         }
     }
 }
 
 impl LockedTable<CallerState> {
-    /// Decides and charges a cost of 1 to a live key that this quota wrote, as most are. `None` leaves it to
+    /// Decides and charges a cost of 1 to a live key that this quota wrote, the most frequent case. `None` leaves it to
     /// [`apply_for_caller`](LockedTable::apply_for_caller).
     #[inline]
     pub(crate) fn check_known(
@@ -74,91 +73,92 @@ impl LockedTable<CallerState> {
         own: PlainQuota,
         clock: &impl Clock,
     ) -> Option<Decision> {
-        match bucket.whole_steps() {
-            Some(steps) => self.check_in_steps(hash, own, clock, steps),
-            None => self.check_in_steps(hash, own, clock, bucket.fraction_steps()?),
+        match bucket.whole_tick_kernel() {
+            Some(kernel) => self.check_with_kernel(hash, own, clock, kernel),
+            None => self.check_with_kernel(hash, own, clock, bucket.fraction_kernel()?),
         }
     }
 
     #[inline]
-    fn check_in_steps(
+    fn check_with_kernel(
         &self,
         hash: u64,
         own: PlainQuota,
         clock: &impl Clock,
-        steps: impl CheckSteps,
+        kernel: impl CheckKernel,
     ) -> Option<Decision> {
         let mut shard = lock(self.shard_of(hash));
         let now = clock.now_ns();
-        let at = shard.find(hash)?;
-        let slot = &mut shard.slots[at];
-        let Kept::Bucket { quota, tat, part } = &mut slot.state.kept else { return None };
+        let index = shard.find(hash)?;
+        let slot = &mut shard.slots[index];
+        let CallerQuotaState::Bucket { quota, tat, part } = &mut slot.state.quota_state else { return None };
         if *quota != own || slot.free_at <= now {
             return None;
         }
         let state = BucketState { tat: *tat, part: *part };
-        let decision = match steps.pass(state, now) {
+        let decision = match kernel.next_state(state, now) {
             Some(next) => {
                 (*tat, *part) = (next.tat, next.part);
                 slot.free_at = Bucket::full_at(next);
-                steps.passed(next, now)
+                kernel.allowed_decision(next, now)
             }
-            None => steps.refused(state, now)?,
+            None => kernel.refusal(state, now)?,
         };
-        slot.state.asked_at = now;
+        slot.state.last_used_at = now;
         Some(decision)
     }
 
-    /// Any operation on a key's state under a quota that a caller chose.
-    pub(crate) fn apply_for_caller<O: Operation>(
+    /// Applies an operation to the state of a key under a quota that a caller chose.
+    pub(crate) fn apply_for_caller<O: StateOperation>(
         &self,
         hash: u64,
-        rule: &CallerRule,
+        quota: &CallerQuota,
         clock: &impl Clock,
         operation: &O,
-    ) -> Result<O::Output, Full> {
+    ) -> Result<O::Output, TableFull> {
         self.visit(hash, clock, access_of(operation), |known, now| {
-            let (output, kept, free_at) = match rule {
-                CallerRule::Bucket { bucket, quota } => run_on_bucket(bucket, *quota, known, now, operation),
-                CallerRule::Window(window) => {
-                    let mut state = match known.kept {
-                        Kept::Nothing => WindowState::default(),
-                        Kept::Window(state) => state,
-                        Kept::Bucket { .. } => window.carried(known.used_at(now), now),
+            let (output, quota_state, free_at) = match quota {
+                CallerQuota::Bucket { bucket, quota } => run_on_bucket(bucket, *quota, known, now, operation),
+                CallerQuota::Window(window) => {
+                    let mut state = match known.quota_state {
+                        CallerQuotaState::Nothing => WindowState::default(),
+                        CallerQuotaState::Window(state) => state,
+                        CallerQuotaState::Bucket { .. } => window.state_with_used(known.used_at(now), now),
                     };
                     let output = operation.run(window, &mut state, now);
-                    (output, Kept::Window(state), window.untouched_at(&state))
+                    (output, CallerQuotaState::Window(state), window.expires_at(&state))
                 }
             };
             if O::WRITES {
-                *known = CallerState { asked_at: now, kept };
+                *known = CallerState { last_used_at: now, quota_state };
             }
             (output, free_at)
         })
     }
 }
 
-/// A state that another quota wrote is read as in the table of buckets: see [`Operation::run_as_writer`].
-fn run_on_bucket<O: Operation>(
+/// Runs an operation on a bucket. A state that another quota wrote is handled as in the table of buckets: see
+/// [`StateOperation::run_under_writer_quota`].
+fn run_on_bucket<O: StateOperation>(
     bucket: &Bucket,
     own: PlainQuota,
     known: &CallerState,
     now: u64,
     operation: &O,
-) -> (O::Output, Kept, u64) {
-    let mut state = match known.kept {
-        Kept::Nothing => BucketState::default(),
-        Kept::Bucket { quota, tat, part } if quota == own => BucketState { tat, part },
-        Kept::Bucket { quota, tat, part } => {
-            let (writer, state) = (quota.bucket(), BucketState { tat, part });
-            let (writer, mut as_written) = (writer.as_ref().unwrap_or(bucket), state);
-            if let Some(output) = operation.run_as_writer(bucket, writer, &mut as_written, now) {
-                return (output, Kept::bucket(quota, as_written), Bucket::full_at(as_written));
+) -> (O::Output, CallerQuotaState, u64) {
+    let mut state = match known.quota_state {
+        CallerQuotaState::Nothing => BucketState::default(),
+        CallerQuotaState::Bucket { quota, tat, part } if quota == own => BucketState { tat, part },
+        CallerQuotaState::Bucket { quota, tat, part } => {
+            let (writer_quota, state) = (quota.bucket(), BucketState { tat, part });
+            let (writer_quota, mut as_written) = (writer_quota.as_ref().unwrap_or(bucket), state);
+            if let Some(output) = operation.run_under_writer_quota(bucket, writer_quota, &mut as_written, now) {
+                return (output, CallerQuotaState::bucket(quota, as_written), Bucket::full_at(as_written));
             }
-            bucket.adopt(writer, state, now)
+            bucket.convert(writer_quota, state, now)
         }
-        Kept::Window(window) => bucket.carried(window.used_at(now), now),
+        CallerQuotaState::Window(window) => bucket.state_with_used(window.used_at(now), now),
     };
     let output = operation.run(bucket, &mut state, now);
-    (output, Kept::bucket(own, state), Bucket::full_at(state))
+    (output, CallerQuotaState::bucket(own, state), Bucket::full_at(state))
 }

@@ -1,15 +1,14 @@
-//! A table written down state by state, and filled again.
+//! Writing a table to a snapshot, state by state, and restoring it.
 
 use std::io;
 
-use super::{Held, LockedTable, SLOTS_PER_KEY, Slot};
+use super::{LockedTable, SLOTS_PER_KEY, StateSlot, StoredState};
 use crate::sync::lock;
-use crate::table::full::Full;
+use crate::table::full::TableFull;
 
-impl<S: Default + Held> LockedTable<S> {
-    /// Shows every live state to `visit`, which is called under a lock; `pause`
-    /// is called outside of it. Each state is seen as it stands in one moment,
-    /// and nobody waits for more than a few of them.
+impl<S: Default + StoredState> LockedTable<S> {
+    /// Calls `visit` with every live state under a lock, and `pause` outside of it. Each state is read at one moment,
+    /// and no thread waits for more than a few of them.
     pub(crate) fn walk<V>(
         &self,
         now: u64,
@@ -21,7 +20,7 @@ impl<S: Default + Held> LockedTable<S> {
             let (mut first, mut slots) = (0, 0);
             loop {
                 let shard = lock(shard);
-                // In a part that has grown everything stands elsewhere: some of it is shown once more.
+                // In a shard that has grown all states have moved: some of them are visited again.
                 if shard.slots.len() != slots {
                     (first, slots) = (0, shard.slots.len());
                 }
@@ -39,19 +38,18 @@ impl<S: Default + Held> LockedTable<S> {
         Ok(())
     }
 
-    /// Puts a state that was written down into its place. Where the key has
-    /// one already, the one that is in force for longer holds.
-    pub(crate) fn put(&self, hash: u64, free_at: u64, state: S, now: u64) -> Result<(), Full> {
+    /// Restores a state. If the key already has one, the one that expires later stays.
+    pub(crate) fn put(&self, hash: u64, free_at: u64, state: S, now: u64) -> Result<(), TableFull> {
         let mut shard = lock(self.shard_of(hash));
         let found = shard.find(hash);
         if shard.heap_bytes >= self.heap_bytes_per_shard && state.heap_bytes() > 0 {
-            self.make_room(&mut shard, found, now)?;
+            self.free_heap(&mut shard, found, now)?;
         }
-        let Some(at) = found else { return self.settle_down(&mut shard, Slot { hash, free_at, state }, now) };
-        if shard.slots[at].free_at < free_at {
-            shard.heap_bytes -= shard.slots[at].state.heap_bytes();
+        let Some(index) = found else { return self.insert(&mut shard, StateSlot { hash, free_at, state }, now) };
+        if shard.slots[index].free_at < free_at {
+            shard.heap_bytes -= shard.slots[index].state.heap_bytes();
             shard.heap_bytes += state.heap_bytes();
-            shard.slots[at] = Slot { hash, free_at, state };
+            shard.slots[index] = StateSlot { hash, free_at, state };
         }
         Ok(())
     }

@@ -1,24 +1,24 @@
-//! The memory store behind the interface that all stores share.
+//! The memory store behind the [`Store`] interface.
 
 use std::error::Error;
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Decision, Quota, Settled};
+use tollgate_core::{Decision, Quota, Settlement};
 
 use super::MemoryStore;
 use crate::clock::Clock;
 use crate::limit::Limit;
 use crate::limit::options::LimitOptions;
 use crate::store::charge::{Charge, KeyHash};
-use crate::store::outcome::{Asked, Outcome, Source};
+use crate::store::outcome::{DecidedCharges, Outcome, Source};
 use crate::store::overrides::{ChangeError, SharedOverrides, StoredOverride};
-use crate::store::receipt::Receipt;
+use crate::store::receipt::ChargeReceipt;
 use crate::store::{BoxFuture, Store, StoreAdmin};
 
 impl Store for MemoryStore {
     fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         let limit = self.policy_limit(scope, quota, options)?;
-        // What would be refused before its limit is not promised.
+        // A quota whose keys could be refused below their limit is rejected.
         self.tables.too_large(&limit.0.compiled).map_or(Ok(limit), |error| Err(error.into()))
     }
 
@@ -26,11 +26,11 @@ impl Store for MemoryStore {
         Ok(MemoryStore::caller_limit(self, scope, quota)?)
     }
 
-    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move { self.decide_now(charges) })
+    fn check_all<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move { self.check_all_now(charges) })
     }
 
-    fn give_back(&self, receipt: Receipt) {
+    fn refund(&self, receipt: ChargeReceipt) {
         self.refund(receipt);
     }
 
@@ -38,11 +38,11 @@ impl Store for MemoryStore {
         MemoryStore::credit(self, limit, key, cost);
     }
 
-    fn settle(&self, receipt: Receipt, true_cost: u64) -> BoxFuture<'_, Settled> {
+    fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> BoxFuture<'_, Settlement> {
         Box::pin(async move { MemoryStore::settle(self, receipt, true_cost) })
     }
 
-    fn renew(&self, receipt: &Receipt) -> bool {
+    fn renew(&self, receipt: &ChargeReceipt) -> bool {
         MemoryStore::renew(self, receipt)
     }
 
@@ -82,11 +82,11 @@ impl StoreAdmin for MemoryStore {
 }
 
 impl MemoryStore {
-    /// Like [`Store::decide`], without a future: it answers at once.
+    /// Like [`Store::check_all`], without a future.
     ///
     /// # Panics
     /// If a limit was made by another store.
-    pub fn decide_now(&self, charges: &[Charge<'_>]) -> Outcome {
+    pub fn check_all_now(&self, charges: &[Charge<'_>]) -> Outcome {
         let hashed: SmallVec<[Charge<'_, KeyHash>; 4]> = charges
             .iter()
             .map(|charge| self.charge(charge.limit, charge.key, charge.cost).with_mode(charge.mode))
@@ -94,11 +94,11 @@ impl MemoryStore {
         let mut decisions = smallvec![Decision::UNDECIDED; charges.len()];
         let mut receipts = Vec::new();
         let passed = if charges.iter().any(|charge| charge.receipt) {
-            let made = self.decide_charges_with_receipts(&hashed, &mut decisions, |at| charges[at].receipt);
+            let made = self.check_all_into_with_receipts(&hashed, &mut decisions, |index| charges[index].receipt);
             made.map(|made| receipts.extend(made)).is_some()
         } else {
-            self.decide_charges(&hashed, &mut decisions)
+            self.check_all_into(&hashed, &mut decisions)
         };
-        Outcome { passed, decisions, receipts, source: Source::Exact, asked: Asked::All }
+        Outcome { passed, decisions, receipts, source: Source::Exact, decided: DecidedCharges::All }
     }
 }

@@ -1,51 +1,56 @@
-use tollgate_core::{Algorithm, Bucket, BucketState, Charged, Decision, Settled};
+use tollgate_core::{Algorithm, Bucket, BucketState, Charged, Decision, Settlement};
 
-/// Something done to one key's state under its quota. It may be run several
-/// times on copies, of which one counts.
-pub(crate) trait Operation {
+/// An operation on the state of one key under its quota. It may run several times on copies, of which one is stored.
+pub(crate) trait StateOperation {
     type Output;
 
-    /// Whether it changes state; one that only looks writes nothing, not even
-    /// a state carried over from another quota.
+    /// Whether it changes the state. A read-only operation writes nothing, not even a state converted from another
+    /// quota.
     const WRITES: bool = true;
 
-    /// Whether a key never seen can have a state afterwards.
+    /// Whether it can create the state of a key without an entry.
     const CREATES: bool = Self::WRITES;
 
-    /// Whether it is decided by what a key has used under another algorithm,
-    /// which is then moved to this one. A receipt of an algorithm that is gone
-    /// finds nothing to give back to.
-    fn carries(&self) -> bool {
+    /// Returns whether the used amount of a key under another algorithm is moved to this one first. Refunds need not do
+    /// so: a receipt of a removed algorithm has nothing to refund.
+    fn carries_over(&self) -> bool {
         true
     }
 
-    /// Whether the state may take more memory afterwards.
+    /// Returns whether the state may take more memory afterwards.
     fn may_grow(&self) -> bool {
         Self::WRITES
     }
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Self::Output;
 
-    /// How to deal with a bucket that another quota has written since the
-    /// receipt was made: in that quota's terms, so that the key keeps it.
-    /// `None` carries the state over to our own quota instead.
-    fn run_as_writer(&self, own: &Bucket, writer: &Bucket, state: &mut BucketState, now: u64) -> Option<Self::Output> {
-        let _ = (own, writer, state, now);
+    /// Runs on the state of a bucket that another quota has written since the receipt was made. It runs under that
+    /// quota, the writer quota, so that the state stays one of the writer quota. `None` if the state is to be converted
+    /// to the operation's own quota instead.
+    fn run_under_writer_quota(
+        &self,
+        own: &Bucket,
+        writer_quota: &Bucket,
+        state: &mut BucketState,
+        now: u64,
+    ) -> Option<Self::Output> {
+        let _ = (own, writer_quota, state, now);
         None
     }
 }
 
-/// A charge as another quota may treat it: never as its own last one, and worth what time has not refilled.
-fn taken_over(charged: &Charged, own: &Bucket, now: u64) -> (Charged, u64) {
-    let never_the_last = Charged { mark: u64::MAX, ..*charged };
-    (never_the_last, own.unrefilled(charged, now))
+/// Returns what the writer quota may refund of a charge made under `own`: a record whose mark matches no state (so it
+/// is never undone as the last reservation), and the tokens that time has not refilled.
+fn charge_for_writer_quota(charged: &Charged, own: &Bucket, now: u64) -> (Charged, u64) {
+    let not_the_last = Charged { mark: u64::MAX, ..*charged };
+    (not_the_last, own.unrefilled(charged, now))
 }
 
-pub(crate) struct Check {
+pub(crate) struct CheckOp {
     pub(crate) cost: u64,
 }
 
-impl Operation for Check {
+impl StateOperation for CheckOp {
     type Output = Decision;
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Decision {
@@ -53,12 +58,12 @@ impl Operation for Check {
     }
 }
 
-/// A check that notes down what it charged.
-pub(crate) struct ChargeNoted {
+/// A check that also returns the record of its charge.
+pub(crate) struct CheckWithReceiptOp {
     pub(crate) cost: u64,
 }
 
-impl Operation for ChargeNoted {
+impl StateOperation for CheckWithReceiptOp {
     type Output = (Decision, Charged);
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> (Decision, Charged) {
@@ -67,32 +72,31 @@ impl Operation for ChargeNoted {
     }
 }
 
-/// What the answer would be, and what remains without it.
-pub(crate) struct Look {
+/// A decision without a charge, with what remains now.
+pub(crate) struct PeekOp {
     pub(crate) cost: u64,
 }
 
-impl Operation for Look {
+impl StateOperation for PeekOp {
     type Output = Decision;
     const WRITES: bool = false;
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Decision {
-        let answer = algorithm.look(state, now, self.cost);
-        if self.cost == 0 || !answer.is_allowed() {
-            return answer;
+        let decision = algorithm.peek(state, now, self.cost);
+        if self.cost == 0 || !decision.is_allowed() {
+            return decision;
         }
-        Decision { verdict: answer.verdict, ..algorithm.look(state, now, 0) }
+        Decision { verdict: decision.verdict, ..algorithm.peek(state, now, 0) }
     }
 }
 
-/// What is said of a charge where the whole is refused. It charges nothing; a
-/// state that another quota wrote, or that a clock left ahead, is written down
-/// as this quota reads it, so that it refills from now on.
-pub(crate) struct Refuse {
+/// The decision for a charge where the whole request is refused. It charges nothing. A state that another quota wrote,
+/// or that lies ahead because the clock went back, is written as this quota reads it, so that it refills from now on.
+pub(crate) struct RefreshAndPeekOp {
     pub(crate) cost: u64,
 }
 
-impl Operation for Refuse {
+impl StateOperation for RefreshAndPeekOp {
     type Output = Decision;
     const CREATES: bool = false;
 
@@ -102,47 +106,47 @@ impl Operation for Refuse {
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Decision {
         algorithm.refresh(state, now);
-        Look { cost: self.cost }.run(algorithm, state, now)
+        PeekOp { cost: self.cost }.run(algorithm, state, now)
     }
 }
 
-/// What a key has used under another algorithm, as its new one would have counted it now.
-pub(crate) struct Carry {
+/// Sets the state to the used amount that another algorithm has counted.
+pub(crate) struct CarryOverOp {
     pub(crate) used: u64,
 }
 
-impl Operation for Carry {
+impl StateOperation for CarryOverOp {
     type Output = ();
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) {
-        *state = algorithm.carried(self.used, now);
+        *state = algorithm.state_with_used(self.used, now);
     }
 }
 
-/// A check by somebody who would wait.
-pub(crate) struct Reserve {
+/// A check for a caller that can wait.
+pub(crate) struct ReserveOp {
     pub(crate) cost: u64,
-    pub(crate) patience: u64,
+    pub(crate) max_wait: u64,
 }
 
-impl Operation for Reserve {
+impl StateOperation for ReserveOp {
     type Output = (Decision, Charged);
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> (Decision, Charged) {
-        let decision = algorithm.check_within(state, now, self.cost, self.patience);
+        let decision = algorithm.check_within(state, now, self.cost, self.max_wait);
         (decision, algorithm.charged(state, now, self.cost))
     }
 }
 
-pub(crate) struct GiveBack<'a> {
+pub(crate) struct RefundOp<'a> {
     pub(crate) charged: &'a Charged,
 }
 
-impl Operation for GiveBack<'_> {
+impl StateOperation for RefundOp<'_> {
     type Output = ();
     const CREATES: bool = false;
 
-    fn carries(&self) -> bool {
+    fn carries_over(&self) -> bool {
         false
     }
 
@@ -151,22 +155,28 @@ impl Operation for GiveBack<'_> {
     }
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) {
-        algorithm.give_back(state, now, self.charged, self.charged.cost);
+        algorithm.refund(state, now, self.charged, self.charged.cost);
     }
 
-    fn run_as_writer(&self, own: &Bucket, writer: &Bucket, state: &mut BucketState, now: u64) -> Option<()> {
-        let (charged, worth) = taken_over(self.charged, own, now);
-        writer.give_back(state, now, &charged, worth);
+    fn run_under_writer_quota(
+        &self,
+        own: &Bucket,
+        writer_quota: &Bucket,
+        state: &mut BucketState,
+        now: u64,
+    ) -> Option<()> {
+        let (charged, refundable) = charge_for_writer_quota(self.charged, own, now);
+        writer_quota.refund(state, now, &charged, refundable);
         Some(())
     }
 }
 
-/// Gives back without knowing which charge it was.
-pub(crate) struct Credit {
+/// A refund without a receipt.
+pub(crate) struct CreditOp {
     pub(crate) cost: u64,
 }
 
-impl Operation for Credit {
+impl StateOperation for CreditOp {
     type Output = ();
     const CREATES: bool = false;
 
@@ -179,15 +189,15 @@ impl Operation for Credit {
     }
 }
 
-pub(crate) struct Settle<'a> {
+pub(crate) struct SettleOp<'a> {
     pub(crate) charged: &'a Charged,
     pub(crate) true_cost: u64,
 }
 
-impl Operation for Settle<'_> {
-    type Output = Settled;
+impl StateOperation for SettleOp<'_> {
+    type Output = Settlement;
 
-    fn carries(&self) -> bool {
+    fn carries_over(&self) -> bool {
         self.true_cost > self.charged.cost
     }
 
@@ -195,32 +205,38 @@ impl Operation for Settle<'_> {
         self.true_cost > self.charged.cost
     }
 
-    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Settled {
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Settlement {
         algorithm.settle(state, now, self.charged, self.true_cost)
     }
 
-    fn run_as_writer(&self, own: &Bucket, writer: &Bucket, state: &mut BucketState, now: u64) -> Option<Settled> {
+    fn run_under_writer_quota(
+        &self,
+        own: &Bucket,
+        writer_quota: &Bucket,
+        state: &mut BucketState,
+        now: u64,
+    ) -> Option<Settlement> {
         if self.true_cost > self.charged.cost {
-            let overrun = writer.owe_for(own, state, now, self.true_cost - self.charged.cost);
-            return Some(Settled { overrun });
+            let overrun = writer_quota.owe_for(own, state, now, self.true_cost - self.charged.cost);
+            return Some(Settlement { overrun });
         }
-        let (charged, worth) = taken_over(self.charged, own, now);
-        writer.give_back(state, now, &charged, worth.min(self.charged.cost - self.true_cost));
-        Some(Settled { overrun: 0 })
+        let (charged, refundable) = charge_for_writer_quota(self.charged, own, now);
+        writer_quota.refund(state, now, &charged, refundable.min(self.charged.cost - self.true_cost));
+        Some(Settlement { overrun: 0 })
     }
 }
 
-/// Takes a promised place out of the queue, if nobody outside it was promised one since.
-pub(crate) struct Withdraw<'a> {
+/// Withdraws a reservation, if no reservation outside of the wait queue was made since.
+pub(crate) struct WithdrawOp<'a> {
     pub(crate) last: &'a Charged,
     pub(crate) cost: u64,
 }
 
-impl Operation for Withdraw<'_> {
+impl StateOperation for WithdrawOp<'_> {
     type Output = bool;
     const CREATES: bool = false;
 
-    fn carries(&self) -> bool {
+    fn carries_over(&self) -> bool {
         false
     }
 
@@ -228,17 +244,17 @@ impl Operation for Withdraw<'_> {
         algorithm.withdraw(state, self.last, self.cost)
     }
 
-    fn run_as_writer(&self, _: &Bucket, _: &Bucket, _: &mut BucketState, _: u64) -> Option<bool> {
+    fn run_under_writer_quota(&self, _: &Bucket, _: &Bucket, _: &mut BucketState, _: u64) -> Option<bool> {
         Some(false)
     }
 }
 
-/// Charges as much as fits, whatever the answer would be.
-pub(crate) struct Force {
+/// Charges as much as fits, even if a check would refuse it.
+pub(crate) struct ForceOp {
     pub(crate) cost: u64,
 }
 
-impl Operation for Force {
+impl StateOperation for ForceOp {
     type Output = u64;
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> u64 {
@@ -246,10 +262,10 @@ impl Operation for Force {
     }
 }
 
-/// Back to a key never seen.
-pub(crate) struct Reset;
+/// Resets a key to unused.
+pub(crate) struct ResetOp;
 
-impl Operation for Reset {
+impl StateOperation for ResetOp {
     type Output = ();
     const CREATES: bool = false;
 
@@ -258,6 +274,6 @@ impl Operation for Reset {
     }
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, _: u64) {
-        algorithm.forget(state);
+        algorithm.reset(state);
     }
 }

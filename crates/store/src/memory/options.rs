@@ -1,34 +1,38 @@
 use std::fmt;
 
-/// How much a memory store may hold.
+/// The capacity of a memory store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
-    /// So many live keys, for each kind of algorithm that is in use. The log or the permits of one key may take
-    /// as many bytes as there are entries, and 43,520 at least from 43 entries on. For keys whose limits callers bring
-    /// there is room for half as many.
+    /// The number of live keys, for each family of algorithms in use. For keys under callers' limits there is space for
+    /// half as many.
+    ///
+    /// It also bounds the log or the permits of one key: to about one byte for each entry, so to 1 MB in a store of a
+    /// million entries. A store of 43 entries or more has at least 43,520 bytes for one key.
     Entries(usize),
-    /// So many bytes in all. Half go to windows, counters, logs and concurrency in equal parts, a sixteenth to keys
-    /// whose limits callers bring, the rest to buckets.
+    /// The total number of bytes. Half is for windows, counters, logs and concurrency in equal parts, a sixteenth for
+    /// keys under callers' limits, the rest for buckets.
     Bytes(usize),
 }
 
-/// What happens to a new key when every entry it could take is live.
+/// What happens to a new key when all entries that it could take are live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The entry that would be forgotten soonest makes room. It loses what it
-    /// had used; who is blocked longest stays blocked.
+    /// Of the live entries that the new key could replace, the one that expires soonest is evicted: usually the one
+    /// with the least use. In the table of keys under callers' limits it is the least recently used one. The used
+    /// amount of the evicted key is lost; the keys that are blocked longest stay blocked. Held permits are never
+    /// evicted: a new key that finds no free entry among them is refused.
     #[default]
-    EvictFullest,
+    EvictLeastUsed,
     /// The new key is refused.
     RefuseNew,
 }
 
-/// How a memory store is built.
+/// The options of a memory store.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryOptions {
-    /// How much it may hold. One million entries by default.
+    /// The capacity. The default is one million entries.
     pub capacity: Capacity,
-    /// What happens when it is full of live keys.
+    /// What happens when the store is full of live keys.
     pub when_full: WhenFull,
 }
 
@@ -38,15 +42,15 @@ impl Default for MemoryOptions {
     }
 }
 
-/// Why a memory store cannot be built.
+/// The reasons why a memory store cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A capacity of nothing.
+    /// The capacity is too small: no entry, or less than 64 KiB.
     NoCapacity,
-    /// More than 2^32 entries.
+    /// The capacity is more than 2^32 entries or 2^40 bytes.
     CapacityTooLarge,
-    /// This processor cannot swap 16 bytes at once.
+    /// The processor has no compare-and-swap of 16 bytes.
     Processor,
 }
 

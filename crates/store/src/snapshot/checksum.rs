@@ -1,4 +1,4 @@
-/// CRC-32C: it notices every burst of up to 32 damaged bits, and lets one in four billion of any other damage pass.
+/// CRC-32C. It detects every burst of up to 32 damaged bits, and misses one in four billion of any other damage.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Checksum(u32);
 
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_checksum_that_others_compute() {
+    fn checksum_matches_known_crc32c_values() {
         assert_eq!(Checksum::of(b""), 0);
         assert_eq!(Checksum::of(b"123456789"), 0xe306_9283);
         assert_eq!(Checksum::of(&[0; 32]), 0x8a91_36aa);
@@ -29,7 +29,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_matter_how_the_bytes_are_cut() {
+    fn checksum_does_not_depend_on_how_bytes_are_split() {
         let bytes: Vec<u8> = (0..100).collect();
         for cut in 0..=bytes.len() {
             let mut checksum = Checksum::default();

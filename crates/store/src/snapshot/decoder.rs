@@ -3,21 +3,21 @@ use std::io::Read;
 use super::RestoreError;
 use super::checksum::Checksum;
 
-/// Reads so much at once.
+/// The bytes of one read.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The numbers that an encoder has written. Nothing is taken for granted: what
-/// it reads may be damaged, and the checksum is known only at the end.
+/// Reads what an encoder has written. Nothing is trusted: the input may be damaged, and the checksum is known only at
+/// the end.
 pub(super) struct Decoder<'r> {
     from: &'r mut dyn Read,
     buffer: Box<[u8]>,
-    /// What of the buffer is filled, and what of that was taken.
+    /// The filled part of the buffer, and the consumed part of that.
     filled: usize,
     taken: usize,
-    /// What of the buffer is in the checksum.
+    /// The part of the buffer that is in the checksum.
     summed: usize,
     checksum: Checksum,
-    /// Bytes in front of the buffer.
+    /// The number of bytes before the buffer.
     before: u64,
 }
 
@@ -70,18 +70,18 @@ impl<'r> Decoder<'r> {
         }
     }
 
-    /// A number that must not be larger than `most`.
+    /// Reads a number that must not be larger than `most`.
     pub(super) fn number_to(&mut self, most: u64, complaint: &'static str) -> Result<u64, RestoreError> {
         let number = self.number()?;
         if number <= most { Ok(number) } else { Err(RestoreError::Damaged(complaint)) }
     }
 
-    /// How many bytes have been read.
+    /// Returns the number of bytes read.
     pub(super) fn len(&self) -> u64 {
         self.before + self.taken as u64
     }
 
-    /// Reads the checksum of everything before it, after which nothing may follow.
+    /// Reads the checksum of everything before it. Nothing may follow.
     pub(super) fn end(mut self) -> Result<(), RestoreError> {
         self.sum();
         let sum = self.checksum.value();
@@ -99,7 +99,7 @@ impl<'r> Decoder<'r> {
         self.summed = self.taken;
     }
 
-    /// Fills the buffer anew; `false` at the end.
+    /// Refills the buffer. Returns `false` at the end of the input.
     fn fill(&mut self) -> Result<bool, RestoreError> {
         self.sum();
         self.before += self.filled as u64;

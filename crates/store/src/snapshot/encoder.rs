@@ -2,10 +2,10 @@ use std::io::{self, Write};
 
 use super::checksum::Checksum;
 
-/// Collects so much before it is written.
+/// The bytes that are collected for one write.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Numbers as bytes, with their length and checksum.
+/// Writes numbers as bytes, with their length and checksum.
 pub(super) struct Encoder<'w> {
     to: &'w mut dyn Write,
     buffer: Vec<u8>,
@@ -26,12 +26,12 @@ impl<'w> Encoder<'w> {
         self.buffer.push(byte);
     }
 
-    /// Eight bytes: for hashes and times, which have no zeros in front.
+    /// Writes eight bytes: for hashes and times, which have no leading zeros.
     pub(super) fn word(&mut self, word: u64) {
         self.bytes(&word.to_le_bytes());
     }
 
-    /// Seven bits in a byte: for counts and spans, which are mostly small.
+    /// Writes seven bits in each byte: for counts and spans, which are usually small.
     pub(super) fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.byte(number as u8 | 0x80);
@@ -40,17 +40,17 @@ impl<'w> Encoder<'w> {
         self.byte(number as u8);
     }
 
-    /// Writes what has been collected, once it is worth it.
+    /// Writes the collected bytes, if there are enough.
     pub(super) fn pause(&mut self) -> io::Result<()> {
         if self.buffer.len() < BUFFER_BYTES { Ok(()) } else { self.flush() }
     }
 
-    /// How many bytes there are so far.
+    /// Returns the number of bytes so far.
     pub(super) fn len(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
-    /// Writes the rest and the checksum of everything. Returns how many bytes it has become.
+    /// Writes the rest and the checksum of everything. Returns the total number of bytes.
     pub(super) fn end(mut self) -> io::Result<u64> {
         self.flush()?;
         let sum = self.checksum.value();

@@ -2,39 +2,36 @@ use std::{fmt, io};
 
 use crate::memory::options::BuildError;
 
-/// Why what was written down cannot be restored.
+/// The reasons why a snapshot cannot be restored.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// It is something else.
-    Foreign,
-    /// A later version of tollgate wrote it.
-    Newer {
+    /// The input is not a snapshot.
+    NotASnapshot,
+    /// A later version of tollgate wrote the snapshot.
+    NewerVersion {
         /// The version of the format.
         version: u32,
     },
-    /// Not all of it is as it was written.
+    /// The snapshot is damaged.
     Damaged(&'static str),
-    /// It was written where keys are hashed in another way, so none of them would be found.
-    OtherHashes,
-    /// It cannot be read.
+    /// The snapshot was written by a program that hashes keys differently, so none of them would be found.
+    HashMismatch,
+    /// The input cannot be read.
     Io(io::Error),
-    /// There cannot be a store of this kind.
+    /// The store cannot be built.
     Build(BuildError),
 }
 
 impl fmt::Display for RestoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RestoreError::Foreign => f.write_str("it is no snapshot of tollgate"),
-            RestoreError::Newer { version } => {
-                write!(
-                    f,
-                    "it is of version {version}, which a later tollgate has written; this one knows versions 1 and 2"
-                )
+            RestoreError::NotASnapshot => f.write_str("it is not a snapshot of tollgate"),
+            RestoreError::NewerVersion { version } => {
+                write!(f, "it has version {version}, written by a later tollgate; this one reads versions 1 and 2")
             }
             RestoreError::Damaged(what) => write!(f, "it is damaged: {what}"),
-            RestoreError::OtherHashes => f.write_str("it was written by a tollgate that hashes keys in another way"),
+            RestoreError::HashMismatch => f.write_str("it was written by a tollgate that hashes keys differently"),
             RestoreError::Io(error) => write!(f, "it cannot be read: {error}"),
             RestoreError::Build(error) => error.fmt(f),
         }

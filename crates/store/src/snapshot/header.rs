@@ -6,11 +6,11 @@ use super::time_shift::Moment;
 use crate::limit::key::{HashSecret, ScopeHasher, TextHashing};
 
 const MAGIC: &[u8; 8] = b"tollgate";
-/// The versions differ in how keys are hashed, and in nothing else. A store that was restored from a file of the first
-/// goes on hashing so, and writes such files.
+/// The versions differ only in how keys are hashed. A store that was restored from a file of the first version
+/// continues to hash like that, and writes such files.
 const VERSIONS: [TextHashing; 2] = [TextHashing::Bytes, TextHashing::Short];
 
-/// What stands in front of the records.
+/// The header before the records.
 pub(super) struct Header {
     pub(super) secret: HashSecret,
     pub(super) begun: Moment,
@@ -34,21 +34,21 @@ impl Header {
     pub(super) fn read(decoder: &mut Decoder<'_>) -> Result<Header, RestoreError> {
         let preface: [u8; 12] = decoder.bytes()?;
         if !preface.starts_with(MAGIC) {
-            return Err(RestoreError::Foreign);
+            return Err(RestoreError::NotASnapshot);
         }
-        // A version that was damaged must not pass for one that is to come.
+        // A damaged version must not be mistaken for a later one.
         if u32::from_le_bytes(decoder.bytes()?) != Checksum::of(&preface) {
             return Err(RestoreError::Damaged("the checksum of its head is wrong"));
         }
         let [.., a, b, c, d] = preface;
         let version = u32::from_le_bytes([a, b, c, d]);
         let texts = match version.checked_sub(1) {
-            Some(at) => *VERSIONS.get(at as usize).ok_or(RestoreError::Newer { version })?,
+            Some(at) => *VERSIONS.get(at as usize).ok_or(RestoreError::NewerVersion { version })?,
             None => return Err(RestoreError::Damaged("there is no such version")),
         };
         let secret = HashSecret::new(decoder.word()?, decoder.word()?, texts);
         if decoder.word()? != probe(&secret) {
-            return Err(RestoreError::OtherHashes);
+            return Err(RestoreError::HashMismatch);
         }
         let begun = Moment { store_ns: decoder.word()?, wall_ns: decoder.word()? };
         Ok(Header { secret, begun })
@@ -59,7 +59,7 @@ fn version_of(texts: TextHashing) -> u32 {
     (1..).zip(VERSIONS).find(|(_, known)| *known == texts).map_or(0, |(version, _)| version)
 }
 
-/// The hash of a key that everybody knows: of texts longer and shorter than a word, and a number.
+/// Returns the hash of a known key, with texts longer and shorter than a word, and a number.
 fn probe(secret: &HashSecret) -> u64 {
     ScopeHasher::new("tollgate", secret).hash(&("a key that is longer than what is mixed at once", "short", 1))
 }

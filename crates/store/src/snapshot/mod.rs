@@ -1,33 +1,31 @@
-//! A memory store written down, so that another process goes on where it was.
+//! Snapshots of a memory store, so that another process continues with its counts.
 //!
-//! # What is in it
+//! # Format
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | --- | --- |
 //! | 8 | `tollgate` |
 //! | 4 | the version |
 //! | 4 | the checksum of the 12 bytes before |
-//! | 8 + 8 | the secret that keys are hashed with |
-//! | 8 | the hash of a known key, to see that keys are still hashed alike |
-//! | 8 + 8 | when it was begun, by the store's clock and by the time of day |
-//! | .. | records: a byte that says what it is, then its members |
+//! | 8 + 8 | the secret with which keys are hashed |
+//! | 8 | the hash of a known key, to verify that keys are still hashed alike |
+//! | 8 + 8 | the start time, by the store's clock and by the time of day |
+//! | .. | records: a byte for the kind, then the members |
 //! | 1 + .. | the end, with the number of records and of the bytes before it |
 //! | 4 | the checksum of everything before |
 //!
-//! Numbers are little-endian, or in groups of seven bits where they are mostly
-//! small. The first 16 bytes are the same in every version to come.
+//! Numbers are little-endian, or in groups of seven bits where they are usually small. The first 16 bytes are the same
+//! in all future versions.
 //!
-//! Keys are hashes under a secret, and their scopes are part of the hash: so
-//! what was counted under a rule that is gone is found by nobody, and forgotten
-//! in its time. The numbers of bucket quotas mean something in one store only;
-//! the quotas themselves are written before their first entry, and whoever
-//! reads them gives them numbers of its own.
+//! Keys are hashes under a secret, and their scopes are part of the hash: the counts of a removed rule are never found,
+//! and expire. The tags of bucket quotas are valid in one store only; the quotas themselves are written before their
+//! first entry, and the reader gives them new tags.
 //!
-//! Keys whose quotas callers chose have records of their own, with the quota in
-//! each. Programs from before wrote them among the others. A store that goes on
-//! from such a file looks for a caller's key there too, and changes nothing there.
+//! Keys under callers' limits have separate records, with the quota in each. Earlier versions wrote them among the
+//! others. A store that was restored from such a file also searches there for a caller's key, and changes nothing
+//! there.
 //!
-//! Whoever has the secret could choose keys that meet. Keep it from others.
+//! A reader of the secret could choose colliding keys. Keep the file private.
 
 mod checksum;
 mod decoder;
@@ -44,26 +42,26 @@ pub use error::RestoreError;
 pub(crate) use reader::open;
 pub(crate) use writer::write;
 
-/// What became of writing a store down.
+/// The result of writing a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// How many keys.
+pub struct SnapshotSummary {
+    /// The number of keys written.
     pub keys: u64,
-    /// How many bytes.
+    /// The number of bytes written.
     pub bytes: u64,
 }
 
-/// What became of a store that was written down.
+/// The result of restoring a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
-    /// How many keys go on where they were.
+pub struct RestoreSummary {
+    /// The number of restored keys.
     pub keys: u64,
-    /// How many had nothing left to remember: their time has passed.
-    pub passed: u64,
-    /// How many there was no room for. They are as if untouched.
+    /// The number of keys that had already expired.
+    pub expired: u64,
+    /// The number of keys for which there was no space. They are unused again.
     pub lost: u64,
-    /// How many bucket quotas they were written under.
+    /// The number of bucket quotas under which the keys were counted.
     pub quotas: usize,
-    /// When it was written, in nanoseconds since 1970 by the time of day then.
+    /// The time when the snapshot was written, in nanoseconds since 1970 by the time of day then.
     pub written_at_ns: u64,
 }

@@ -12,12 +12,12 @@ const LEAKY_QUEUE: u8 = 2;
 
 const IMPOSSIBLE: RestoreError = RestoreError::Damaged("a quota in it cannot be");
 
-/// A bucket quota by the numbers it was made of.
+/// Writes the numbers of a bucket quota.
 pub(super) fn write(encoder: &mut Encoder<'_>, quota: &Quota) {
     encoder.byte(match quota.kind() {
         AlgorithmKind::LeakyBucket => LEAKY_BUCKET,
         AlgorithmKind::LeakyQueue => LEAKY_QUEUE,
-        // Only buckets have numbers in a store.
+        // Only buckets have tags in a store.
         _ => TOKEN_BUCKET,
     });
     encoder.number(quota.amount());
@@ -27,7 +27,7 @@ pub(super) fn write(encoder: &mut Encoder<'_>, quota: &Quota) {
     encoder.number(quota.queue_size());
 }
 
-/// Reads one as a person would write it, so that none can be had that could not be written.
+/// Reads a quota through the public constructors, so that no quota results that could not be written.
 pub(super) fn read(decoder: &mut Decoder<'_>) -> Result<Quota, RestoreError> {
     let kind = decoder.byte()?;
     let (amount, period_ns, burst) = (decoder.number()?, decoder.number()?, decoder.number()?);

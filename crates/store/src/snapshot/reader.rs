@@ -1,55 +1,55 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use tollgate_core::{Bucket, BucketState, CounterState, Leases, Log, MAX_AMOUNT, MAX_SPAN_NS, Tick, WindowState};
+use tollgate_core::{Bucket, BucketState, CounterState, Leases, LogState, MAX_AMOUNT, MAX_SPAN_NS, Tick, WindowState};
 
 use super::decoder::Decoder;
 use super::header::Header;
 use super::time_shift::{Moment, TimeShift};
-use super::{RestoreError, Restored, quota_record, records};
-use crate::limit::BucketRule;
-use crate::limit::caller_rule::PlainQuota;
+use super::{RestoreError, RestoreSummary, quota_record, records};
+use crate::limit::TaggedBucket;
+use crate::limit::caller_quota::PlainQuota;
 use crate::limit::key::HashSecret;
-use crate::locked_table::caller_states::{CallerState, Kept};
-use crate::locked_table::{Held, LockedTable};
+use crate::locked_table::caller_states::{CallerQuotaState, CallerState};
+use crate::locked_table::{LockedTable, StoredState};
 use crate::memory::tables::Tables;
-use crate::table::Place;
-use crate::table::full::Full;
+use crate::table::BucketKey;
+use crate::table::full::TableFull;
 use crate::table::quotas::TagUse;
 
-/// A store tells 4,096 bucket quotas apart. So many may come from the past, as long as keys live that were counted
-/// under them, and the rest is for what the policies to come will say.
-const MOST_QUOTAS: usize = 3_000;
+/// The largest number of quotas from a snapshot. A store distinguishes 4,096 bucket quotas; the rest is for the
+/// policies to come.
+const MAX_QUOTAS: usize = 3_000;
 
 const ODD_WINDOW: &str = "a window in it has no length, or too much";
 const ODD_COUNT: &str = "a count in it is too large";
 const NO_SUCH_QUOTA: RestoreError = RestoreError::Damaged("an entry in it has no quota");
 
-/// The records of a store that was written down, ready to be put into tables.
-pub(crate) struct Filler<'r> {
+/// A reader of the records of a snapshot, which restores them into tables.
+pub(crate) struct SnapshotReader<'r> {
     decoder: Decoder<'r>,
     begun: Moment,
 }
 
-/// Reads what stands in front: the secret that the new store must hash with.
-pub(crate) fn open(from: &mut dyn Read) -> Result<(HashSecret, Filler<'_>), RestoreError> {
+/// Reads the header, with the secret that the new store must use.
+pub(crate) fn open(from: &mut dyn Read) -> Result<(HashSecret, SnapshotReader<'_>), RestoreError> {
     let mut decoder = Decoder::new(from);
     let header = Header::read(&mut decoder)?;
-    Ok((header.secret, Filler { decoder, begun: header.begun }))
+    Ok((header.secret, SnapshotReader { decoder, begun: header.begun }))
 }
 
-impl Filler<'_> {
-    /// Fills empty tables. Where this fails they hold a part of it, and are of no use.
-    pub(crate) fn fill(self, tables: &Tables, (store_ns, wall_ns): (u64, u64)) -> Result<Restored, RestoreError> {
+impl SnapshotReader<'_> {
+    /// Fills empty tables. On an error they contain a part of the snapshot, and must not be used.
+    pub(crate) fn fill(self, tables: &Tables, (store_ns, wall_ns): (u64, u64)) -> Result<RestoreSummary, RestoreError> {
         let shift = TimeShift::between(self.begun, Moment { store_ns, wall_ns });
-        let restored = Restored { written_at_ns: self.begun.wall_ns, ..Restored::default() };
-        let mut filling = Filling {
+        let restored = RestoreSummary { written_at_ns: self.begun.wall_ns, ..RestoreSummary::default() };
+        let mut filling = RecordReader {
             decoder: self.decoder,
             tables,
             shift,
             now: store_ns,
-            rules: HashMap::new(),
-            has_callers_apart: false,
+            quotas: HashMap::new(),
+            has_separate_callers: false,
             restored,
         };
         let mut records = 0;
@@ -65,29 +65,29 @@ impl Filler<'_> {
     }
 }
 
-struct Filling<'r, 't> {
+struct RecordReader<'r, 't> {
     decoder: Decoder<'r>,
     tables: &'t Tables,
     shift: TimeShift,
     now: u64,
-    /// The quotas so far by the tags they had; `None` for one that there is no room for.
-    rules: HashMap<u64, Option<(BucketRule, TagUse)>>,
-    /// Whether the keys of callers stand in records of their own.
-    has_callers_apart: bool,
-    restored: Restored,
+    /// The quotas read so far, by their tags in the snapshot; `None` for a quota for which the store has no free tag.
+    quotas: HashMap<u64, Option<(TaggedBucket, TagUse)>>,
+    /// Whether the keys under callers' limits have separate records.
+    has_separate_callers: bool,
+    restored: RestoreSummary,
 }
 
-impl Filling<'_, '_> {
+impl RecordReader<'_, '_> {
     fn record(&mut self, kind: u8) -> Result<(), RestoreError> {
         match kind {
             records::QUOTA => self.quota(),
             records::BUCKET => self.bucket(),
-            records::WINDOW | records::WINDOW_OWING => self.window(kind == records::WINDOW_OWING),
-            records::COUNTER | records::COUNTER_OWING => self.counter(kind == records::COUNTER_OWING),
-            records::LOG | records::LOG_OWING => self.log(kind == records::LOG_OWING),
+            records::WINDOW | records::WINDOW_WITH_DEBT => self.window(kind == records::WINDOW_WITH_DEBT),
+            records::COUNTER | records::COUNTER_WITH_DEBT => self.counter(kind == records::COUNTER_WITH_DEBT),
+            records::LOG | records::LOG_WITH_DEBT => self.log(kind == records::LOG_WITH_DEBT),
             records::LEASES => self.leases(),
-            records::CALLERS_APART => {
-                self.has_callers_apart = true;
+            records::SEPARATE_CALLERS => {
+                self.has_separate_callers = true;
                 Ok(())
             }
             records::CALLER_BUCKET => self.caller_bucket(),
@@ -96,25 +96,25 @@ impl Filling<'_, '_> {
         }
     }
 
-    fn end(mut self, records: u64, len: u64) -> Result<Restored, RestoreError> {
+    fn end(mut self, records: u64, len: u64) -> Result<RestoreSummary, RestoreError> {
         if self.decoder.number()? != records || self.decoder.number()? != len {
             return Err(RestoreError::Damaged("a part of it is missing"));
         }
         self.decoder.end()?;
-        if !self.has_callers_apart {
-            self.tables.note_callers_among_others();
+        if !self.has_separate_callers {
+            self.tables.note_callers_in_policy_tables();
         }
-        self.restored.quotas = self.rules.values().flatten().count();
+        self.restored.quotas = self.quotas.values().flatten().count();
         Ok(self.restored)
     }
 
     fn quota(&mut self) -> Result<(), RestoreError> {
         let tag = self.decoder.number()?;
         let quota = quota_record::read(&mut self.decoder)?;
-        let room = self.rules.len() < MOST_QUOTAS;
-        let bucket = Bucket::new(&quota, Tick::Nanosecond).filter(|_| room);
-        let rule = bucket.and_then(|bucket| self.tables.tagged(bucket, &quota, self.now).ok());
-        self.rules.insert(tag, rule);
+        let has_capacity = self.quotas.len() < MAX_QUOTAS;
+        let bucket = Bucket::new(&quota, Tick::Nanosecond).filter(|_| has_capacity);
+        let tagged = bucket.and_then(|bucket| self.tables.tag_bucket(bucket, &quota, self.now).ok());
+        self.quotas.insert(tag, tagged);
         Ok(())
     }
 
@@ -122,39 +122,39 @@ impl Filling<'_, '_> {
         let (hash, tag) = (self.decoder.word()?, self.decoder.number()?);
         let tat = self.shift.apply(self.decoder.word()?);
         let part = self.decoder.number()?;
-        let rule = self.rules.get(&tag).ok_or(NO_SUCH_QUOTA)?;
-        let put = rule.as_ref().map_or(Ok(Err(Full)), |(rule, _)| {
-            let state = BucketState { tat, part: fraction(part, &rule.bucket)? };
+        let tagged = self.quotas.get(&tag).ok_or(NO_SUCH_QUOTA)?;
+        let put = tagged.as_ref().map_or(Ok(Err(TableFull)), |(quota, _)| {
+            let state = BucketState { tat, part: fraction(part, &quota.bucket)? };
             if tat < self.now {
                 return Ok(Ok(false));
             }
-            Ok(self.tables.buckets().put(Place { hash, rule }, state, self.now).map(|()| true))
+            Ok(self.tables.buckets().put(BucketKey { hash, quota }, state, self.now).map(|()| true))
         })?;
         self.note(put);
         Ok(())
     }
 
-    /// Windows follow the calendar: theirs are the times of day that they were, whatever clock told them.
-    fn window(&mut self, is_owing: bool) -> Result<(), RestoreError> {
+    /// Windows follow the calendar: their times are times of day, and are not shifted.
+    fn window(&mut self, has_debt: bool) -> Result<(), RestoreError> {
         let (hash, free_at, start) = (self.decoder.word()?, self.decoder.word()?, self.decoder.word()?);
-        let (window, used, debt) = (self.window_length()?, self.count()?, self.debt(is_owing)?);
+        let (window, used, debt) = (self.window_length()?, self.count()?, self.debt(has_debt)?);
         let state = WindowState { start, window, used, debt };
         self.put(self.tables.windows(), hash, free_at, state);
         Ok(())
     }
 
-    fn counter(&mut self, is_owing: bool) -> Result<(), RestoreError> {
+    fn counter(&mut self, has_debt: bool) -> Result<(), RestoreError> {
         let (hash, free_at, start) = (self.decoder.word()?, self.decoder.word()?, self.decoder.word()?);
         let window = self.window_length()?;
-        let (previous, current, debt) = (self.count()?, self.count()?, self.debt(is_owing)?);
+        let (previous, current, debt) = (self.count()?, self.count()?, self.debt(has_debt)?);
         let state = CounterState { start, window, previous, current, debt };
         self.put(self.tables.counters(), hash, free_at, state);
         Ok(())
     }
 
-    fn log(&mut self, is_owing: bool) -> Result<(), RestoreError> {
+    fn log(&mut self, has_debt: bool) -> Result<(), RestoreError> {
         let (hash, free_at) = (self.decoder.word()?, self.decoder.word()?);
-        let debt = self.debt(is_owing)?;
+        let debt = self.debt(has_debt)?;
         let free_at = self.shift.apply(free_at);
         let (mut charges, mut at, mut used) = (Vec::new(), 0_u64, 0);
         loop {
@@ -166,11 +166,11 @@ impl Filling<'_, '_> {
             at = at.checked_add(self.decoder.number()?).ok_or(RestoreError::Damaged("a time in it is none"))?;
             charges.push((self.shift.apply(at), cost));
         }
-        self.put(self.tables.logs(), hash, free_at, Log::of(charges).owing(debt));
+        self.put(self.tables.logs(), hash, free_at, LogState::of(charges).with_debt(debt));
         Ok(())
     }
 
-    /// Permits with a lease run out with it. One without has nobody left who could give it back.
+    /// Permits with a lease expire with it. One without a lease has no holder left that could release it.
     fn leases(&mut self) -> Result<(), RestoreError> {
         let (hash, _, last_id) = (self.decoder.word()?, self.decoder.word()?, self.decoder.word()?);
         let (mut holders, mut held, mut free_at) = (Vec::new(), 0, 0);
@@ -198,20 +198,20 @@ impl Filling<'_, '_> {
         let bucket = quota.bucket().ok_or(RestoreError::Damaged("a quota in it cannot be"))?;
         let tat = self.shift.apply(self.decoder.word()?);
         let state = BucketState { tat, part: fraction(self.decoder.number()?, &bucket)? };
-        self.put_caller(hash, Bucket::full_at(state), Kept::bucket(quota, state));
+        self.put_caller(hash, Bucket::full_at(state), CallerQuotaState::bucket(quota, state));
         Ok(())
     }
 
     fn caller_window(&mut self) -> Result<(), RestoreError> {
         let (hash, free_at, start) = (self.decoder.word()?, self.decoder.word()?, self.decoder.word()?);
         let (window, used, debt) = (self.window_length()?, self.count()?, self.count()?);
-        self.put_caller(hash, free_at, Kept::Window(WindowState { start, window, used, debt }));
+        self.put_caller(hash, free_at, CallerQuotaState::Window(WindowState { start, window, used, debt }));
         Ok(())
     }
 
-    /// When it was last asked about is not known: before all that are asked about from now on.
-    fn put_caller(&mut self, hash: u64, free_at: u64, kept: Kept) {
-        self.put(self.tables.callers(), hash, free_at, CallerState { asked_at: 0, kept });
+    /// The time of the last use is unknown: these keys count as older than all keys used from now on.
+    fn put_caller(&mut self, hash: u64, free_at: u64, quota_state: CallerQuotaState) {
+        self.put(self.tables.callers(), hash, free_at, CallerState { last_used_at: 0, quota_state });
     }
 
     fn window_length(&mut self) -> Result<u64, RestoreError> {
@@ -223,26 +223,26 @@ impl Filling<'_, '_> {
         self.decoder.number_to(MAX_AMOUNT, ODD_COUNT)
     }
 
-    fn debt(&mut self, is_owing: bool) -> Result<u64, RestoreError> {
-        if is_owing { self.count() } else { Ok(0) }
+    fn debt(&mut self, has_debt: bool) -> Result<u64, RestoreError> {
+        if has_debt { self.count() } else { Ok(0) }
     }
 
-    /// Puts what is still in force.
-    fn put<S: Default + Held>(&mut self, table: &LockedTable<S>, hash: u64, free_at: u64, state: S) {
-        let is_in_force = free_at > self.now;
-        self.note(if is_in_force { table.put(hash, free_at, state, self.now).map(|()| true) } else { Ok(false) });
+    /// Restores a state unless it has expired.
+    fn put<S: Default + StoredState>(&mut self, table: &LockedTable<S>, hash: u64, free_at: u64, state: S) {
+        let is_live = free_at > self.now;
+        self.note(if is_live { table.put(hash, free_at, state, self.now).map(|()| true) } else { Ok(false) });
     }
 
-    fn note(&mut self, put: Result<bool, Full>) {
+    fn note(&mut self, put: Result<bool, TableFull>) {
         match put {
             Ok(true) => self.restored.keys += 1,
-            Ok(false) => self.restored.passed += 1,
-            Err(Full) => self.restored.lost += 1,
+            Ok(false) => self.restored.expired += 1,
+            Err(TableFull) => self.restored.lost += 1,
         }
     }
 }
 
-/// A fraction of a tick under the bucket that wrote it.
+/// Checks that a fraction of a tick is valid under the bucket that wrote it.
 fn fraction(part: u64, bucket: &Bucket) -> Result<u32, RestoreError> {
     let part = u32::try_from(part).ok().filter(|part| *part < bucket.shape().denominator);
     part.ok_or(RestoreError::Damaged("a fraction in it is none"))

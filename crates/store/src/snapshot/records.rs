@@ -1,4 +1,4 @@
-//! The byte that says what a record is.
+//! The byte that identifies the kind of a record.
 
 pub(super) const END: u8 = 0;
 pub(super) const QUOTA: u8 = 1;
@@ -7,13 +7,13 @@ pub(super) const WINDOW: u8 = 3;
 pub(super) const COUNTER: u8 = 4;
 pub(super) const LOG: u8 = 5;
 pub(super) const LEASES: u8 = 6;
-// The same with what is owed, which most states do not: so a file without any is read by programs
-// that know no debt.
-pub(super) const WINDOW_OWING: u8 = 7;
-pub(super) const COUNTER_OWING: u8 = 8;
-pub(super) const LOG_OWING: u8 = 9;
-// Keys of callers, which stood among the others before. They are there in files of stores that callers have used; a
-// program that knows no such records does not read those.
-pub(super) const CALLERS_APART: u8 = 10;
+// The same with a debt. Most states have none, so programs that do not know debts can read a file without these
+// records.
+pub(super) const WINDOW_WITH_DEBT: u8 = 7;
+pub(super) const COUNTER_WITH_DEBT: u8 = 8;
+pub(super) const LOG_WITH_DEBT: u8 = 9;
+// Keys under callers' limits, which were among the others before. Only stores with such keys write these records; a
+// program that does not know them cannot read such a file.
+pub(super) const SEPARATE_CALLERS: u8 = 10;
 pub(super) const CALLER_BUCKET: u8 = 11;
 pub(super) const CALLER_WINDOW: u8 = 12;

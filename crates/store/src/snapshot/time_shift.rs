@@ -1,18 +1,17 @@
-/// One moment by two clocks.
+/// One moment on two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
-    /// By the clock that a store decides by.
+    /// The time of the clock by which a store decides.
     pub(super) store_ns: u64,
-    /// By the time of day.
+    /// The time of day.
     pub(super) wall_ns: u64,
 }
 
-/// From the times of a store that was written down to those of the one that is filled.
+/// Converts times of the store that wrote a snapshot to times of the restored one.
 ///
-/// What the time of day says has passed meanwhile counts as passed. Where that
-/// has gone backwards, nothing has passed: nobody gets anything back for it.
-/// For the rest the two clocks may differ: the old one was set to the time of
-/// day long ago, and that may have been corrected since.
+/// The time that has passed by the time of day counts as passed. If the time of day went backwards, none has passed:
+/// nothing is refilled for it. Apart from that the two clocks may differ: the old one was set to the time of day long
+/// ago, and the time of day may have been corrected since.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeShift {
     ns: i128,
@@ -24,7 +23,7 @@ impl TimeShift {
         TimeShift { ns: i128::from(now.store_ns) - i128::from(written.store_ns) - i128::from(passed_ns) }
     }
 
-    /// A time of the old store as one of the new. What never comes still never does.
+    /// Converts a time of the old store to the new one. `u64::MAX`, which means never, stays.
     pub(super) fn apply(self, time_ns: u64) -> u64 {
         if time_ns == u64::MAX {
             return time_ns;
@@ -44,22 +43,22 @@ mod tests {
     }
 
     #[test]
-    fn what_has_passed_meanwhile_has_passed() {
-        // 300 have passed, and of 150 that were to come none are left.
+    fn time_that_passed_meanwhile_counts_as_passed() {
+        // 300 have passed, and of 150 that were left none remain.
         assert_eq!(shifted(Moment { store_ns: 1_300, wall_ns: 5_300 }, 1_150), 1_150);
-        // By a clock that begins elsewhere.
+        // With a clock that starts elsewhere.
         assert_eq!(shifted(Moment { store_ns: 7_000, wall_ns: 5_300 }, 1_150), 7_000 - 150);
         assert_eq!(shifted(Moment { store_ns: 7_000, wall_ns: 5_300 }, 1_400), 7_000 + 100);
     }
 
     #[test]
-    fn nothing_has_passed_when_the_time_of_day_went_backwards() {
+    fn no_time_passes_when_the_time_of_day_went_backwards() {
         assert_eq!(shifted(Moment { store_ns: 200, wall_ns: 4_000 }, 1_150), 350);
         assert_eq!(shifted(Moment { store_ns: 200, wall_ns: 0 }, 1_150), 350);
     }
 
     #[test]
-    fn the_ends_of_time_hold() {
+    fn shifted_times_saturate_at_both_ends() {
         assert_eq!(shifted(Moment { store_ns: 0, wall_ns: u64::MAX }, 3), 0);
         assert_eq!(shifted(Moment { store_ns: u64::MAX, wall_ns: 0 }, u64::MAX - 1), u64::MAX);
         assert_eq!(shifted(Moment { store_ns: 0, wall_ns: u64::MAX }, u64::MAX), u64::MAX);

@@ -1,46 +1,47 @@
 use std::io::{self, Write};
 
-use tollgate_core::{CounterState, Leases, Log, WindowState};
+use tollgate_core::{CounterState, Leases, LogState, WindowState};
 
 use super::encoder::Encoder;
 use super::header::Header;
 use super::time_shift::Moment;
-use super::{Written, quota_record, records};
+use super::{SnapshotSummary, quota_record, records};
 use crate::limit::key::HashSecret;
-use crate::locked_table::caller_states::{CallerState, Kept};
-use crate::memory::tables::{SnapshotWriter, Tables};
-use crate::table::cell::{Entry, TAG_BITS};
+use crate::locked_table::caller_states::{CallerQuotaState, CallerState};
+use crate::memory::tables::{EntryWriter, Tables};
+use crate::table::cell::{BucketEntry, TAG_BITS};
 use crate::table::quotas::Quotas;
 
-/// Writes everything that lives at `store_ns`, which is `wall_ns` by the time of day.
+/// Writes all keys that are live at `store_ns`, which is `wall_ns` by the time of day.
 pub(crate) fn write(
     tables: &Tables,
     secret: &HashSecret,
     (store_ns, wall_ns): (u64, u64),
     to: &mut dyn Write,
-) -> io::Result<Written> {
+) -> io::Result<SnapshotSummary> {
     let mut encoder = Encoder::new(to);
     Header { secret: secret.clone(), begun: Moment { store_ns, wall_ns } }.write(&mut encoder);
-    let mut writer = Writer { encoder, quotas: &tables.quotas, named: vec![false; 1 << TAG_BITS], records: 0, keys: 0 };
-    tables.quotas.held_still(|| tables.walk(store_ns, &mut writer))?;
-    let Writer { mut encoder, records, keys, .. } = writer;
+    let mut writer =
+        RecordWriter { encoder, quotas: &tables.quotas, named: vec![false; 1 << TAG_BITS], records: 0, keys: 0 };
+    tables.quotas.with_fixed_tags(|| tables.walk(store_ns, &mut writer))?;
+    let RecordWriter { mut encoder, records, keys, .. } = writer;
     let len = encoder.len();
     encoder.byte(records::END);
     encoder.number(records);
     encoder.number(len);
-    Ok(Written { keys, bytes: encoder.end()? })
+    Ok(SnapshotSummary { keys, bytes: encoder.end()? })
 }
 
-struct Writer<'w> {
+struct RecordWriter<'w> {
     encoder: Encoder<'w>,
     quotas: &'w Quotas,
-    /// Which quotas were written already, by tag.
+    /// The tags whose quotas were written already.
     named: Vec<bool>,
     records: u64,
     keys: u64,
 }
 
-impl Writer<'_> {
+impl RecordWriter<'_> {
     fn begin(&mut self, kind: u8, hash: u64) {
         self.encoder.byte(kind);
         self.encoder.word(hash);
@@ -48,13 +49,13 @@ impl Writer<'_> {
         self.keys += 1;
     }
 
-    /// A state that says when it may be forgotten.
+    /// Begins the record of a state with an expiry time.
     fn begin_until(&mut self, kind: u8, hash: u64, free_at: u64) {
         self.begin(kind, hash);
         self.encoder.word(free_at);
     }
 
-    /// What is owed, in the records that have any.
+    /// Writes the debt, in the records that have one.
     fn debt(&mut self, debt: u64) {
         if debt > 0 {
             self.encoder.number(debt);
@@ -62,11 +63,11 @@ impl Writer<'_> {
     }
 }
 
-impl SnapshotWriter for Writer<'_> {
-    fn bucket(&mut self, hash: u64, entry: Entry) {
-        let tag = usize::from(entry.tag());
+impl EntryWriter for RecordWriter<'_> {
+    fn bucket(&mut self, hash: u64, entry: BucketEntry) {
+        let tag = usize::from(entry.quota_tag());
         if !self.named[tag] {
-            let Some(quota) = self.quotas.quota(entry.tag()) else { return };
+            let Some(quota) = self.quotas.quota(entry.quota_tag()) else { return };
             self.encoder.byte(records::QUOTA);
             self.encoder.number(tag as u64);
             quota_record::write(&mut self.encoder, &quota);
@@ -80,7 +81,7 @@ impl SnapshotWriter for Writer<'_> {
     }
 
     fn window(&mut self, hash: u64, free_at: u64, state: &WindowState) {
-        self.begin_until(if state.debt > 0 { records::WINDOW_OWING } else { records::WINDOW }, hash, free_at);
+        self.begin_until(if state.debt > 0 { records::WINDOW_WITH_DEBT } else { records::WINDOW }, hash, free_at);
         self.encoder.word(state.start);
         self.encoder.number(state.window);
         self.encoder.number(state.used);
@@ -88,7 +89,7 @@ impl SnapshotWriter for Writer<'_> {
     }
 
     fn counter(&mut self, hash: u64, free_at: u64, state: &CounterState) {
-        self.begin_until(if state.debt > 0 { records::COUNTER_OWING } else { records::COUNTER }, hash, free_at);
+        self.begin_until(if state.debt > 0 { records::COUNTER_WITH_DEBT } else { records::COUNTER }, hash, free_at);
         self.encoder.word(state.start);
         self.encoder.number(state.window);
         self.encoder.number(state.previous);
@@ -96,12 +97,12 @@ impl SnapshotWriter for Writer<'_> {
         self.debt(state.debt);
     }
 
-    fn log(&mut self, hash: u64, free_at: u64, log: &Log) {
-        self.begin_until(if log.debt() > 0 { records::LOG_OWING } else { records::LOG }, hash, free_at);
+    fn log(&mut self, hash: u64, free_at: u64, log: &LogState) {
+        self.begin_until(if log.debt() > 0 { records::LOG_WITH_DEBT } else { records::LOG }, hash, free_at);
         self.debt(log.debt());
         let mut before = 0;
         for (at, cost) in log.entries() {
-            // A cost is never 0, which ends the list.
+            // A cost is never 0, and 0 ends the list.
             self.encoder.number(cost);
             self.encoder.number(at - before);
             before = at;
@@ -113,7 +114,7 @@ impl SnapshotWriter for Writer<'_> {
         self.begin_until(records::LEASES, hash, free_at);
         self.encoder.word(leases.last_id());
         for (id, until, permits) in leases.holders() {
-            // Who holds none is no holder.
+            // A permit count of 0 would end the list.
             self.encoder.number(permits.max(1));
             self.encoder.word(id);
             self.encoder.word(until);
@@ -122,9 +123,9 @@ impl SnapshotWriter for Writer<'_> {
     }
 
     fn caller(&mut self, hash: u64, free_at: u64, known: &CallerState) {
-        match known.kept {
-            Kept::Nothing => {}
-            Kept::Bucket { quota, tat, part } => {
+        match known.quota_state {
+            CallerQuotaState::Nothing => {}
+            CallerQuotaState::Bucket { quota, tat, part } => {
                 self.begin(records::CALLER_BUCKET, hash);
                 self.encoder.number(quota.amount);
                 self.encoder.number(quota.period_ns);
@@ -132,7 +133,7 @@ impl SnapshotWriter for Writer<'_> {
                 self.encoder.word(tat);
                 self.encoder.number(u64::from(part));
             }
-            Kept::Window(state) => {
+            CallerQuotaState::Window(state) => {
                 self.begin_until(records::CALLER_WINDOW, hash, free_at);
                 self.encoder.word(state.start);
                 self.encoder.number(state.window);
@@ -142,8 +143,8 @@ impl SnapshotWriter for Writer<'_> {
         }
     }
 
-    fn callers_apart(&mut self) {
-        self.encoder.byte(records::CALLERS_APART);
+    fn callers_are_separate(&mut self) {
+        self.encoder.byte(records::SEPARATE_CALLERS);
         self.records += 1;
     }
 

@@ -4,20 +4,20 @@ use smallvec::SmallVec;
 
 use crate::limit::Limit;
 
-/// One cost to one key under one limit, to be made together with others or alone.
+/// A cost to be charged to one key under one limit, together with other charges or alone.
 ///
-/// The interface of all stores takes the key as bytes. A memory store hashes the key when a charge is
-/// [prepared](crate::MemoryStore::charge), so that a key needs no bytes of its own.
+/// The [`Store`](crate::Store) interface takes the key as bytes. A memory store hashes the key when a charge is
+/// [prepared](crate::MemoryStore::charge), so that keys need not be stored as bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Charge<'a, K = &'a [u8]> {
-    /// Under which limit.
+    /// The limit to charge.
     pub limit: &'a Limit,
-    /// Whose counter.
+    /// The key whose counter is charged.
     pub key: K,
-    /// How much.
+    /// The cost to charge.
     pub cost: u64,
-    /// What it is to the others.
-    pub mode: Mode,
+    /// The effect of this charge on the other charges of the request.
+    pub mode: ChargeMode,
     /// Whether a receipt is wanted.
     pub receipt: bool,
 }
@@ -26,44 +26,45 @@ pub struct Charge<'a, K = &'a [u8]> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash(pub(crate) u64);
 
-/// What a charge is to the others that are made with it.
+/// The effect of a charge on the other charges of the same request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// It is made if all are, and all are refused if it is.
+pub enum ChargeMode {
+    /// Charged if all enforced charges pass. If it is refused, all charges are refused.
     #[default]
     Enforce,
-    /// There must be room for it, or all are refused; but it is not made.
+    /// Never charged, but refuses all charges if its cost does not fit.
     Guard,
-    /// It is made if the others are and there is room for it; it never refuses the others.
+    /// Charged if the others pass and its cost fits. It never refuses the others.
     Shadow,
-    /// As [`Shadow`](Mode::Shadow), together with the shadow charge right before it, which is on another key: all of
-    /// such a group are made, or none. Several limits of one rule are a group.
+    /// Like [`Shadow`](ChargeMode::Shadow), and in one group with the shadow charge before it in the list. The two must be
+    /// to different counters. A group is charged as a whole or not at all. The limits of one shadow rule are a group.
     ShadowJoined,
-    /// It is neither made nor refuses the others: only what the answer would be.
-    Watch,
+    /// Never charged, and never refuses the others: only its decision is reported, such as that of a shadow rule that
+    /// must not charge.
+    Peek,
 }
 
-impl Mode {
-    /// Whether such a charge can refuse the whole.
+impl ChargeMode {
+    /// Returns whether a charge of this mode can refuse the whole request.
     #[must_use]
-    pub const fn binds(self) -> bool {
-        matches!(self, Mode::Enforce | Mode::Guard)
+    pub const fn can_refuse(self) -> bool {
+        matches!(self, ChargeMode::Enforce | ChargeMode::Guard)
     }
 
-    /// Whether such a charge is made if there is room for it, and never refuses the whole.
+    /// Returns whether a charge of this mode is charged if its cost fits, and never refuses the whole request.
     #[must_use]
     pub const fn is_shadow(self) -> bool {
-        matches!(self, Mode::Shadow | Mode::ShadowJoined)
+        matches!(self, ChargeMode::Shadow | ChargeMode::ShadowJoined)
     }
 }
 
-/// The positions of the shadow charges that are to be made, by group, of charges given as cost and mode.
-pub fn shadow_groups(charges: impl Iterator<Item = (u64, Mode)>) -> SmallVec<[Range<usize>; 2]> {
+/// Returns the groups of shadow charges to be made, as ranges of indexes. Each charge is given by its cost and mode.
+pub fn shadow_groups(charges: impl Iterator<Item = (u64, ChargeMode)>) -> SmallVec<[Range<usize>; 2]> {
     let mut groups: SmallVec<[Range<usize>; 2]> = SmallVec::new();
-    for (at, (_, mode)) in charges.enumerate().filter(|(_, (cost, _))| *cost > 0) {
+    for (index, (_, mode)) in charges.enumerate().filter(|(_, (cost, _))| *cost > 0) {
         match (mode, groups.last_mut()) {
-            (Mode::ShadowJoined, Some(group)) if group.end == at => group.end += 1,
-            (Mode::Shadow | Mode::ShadowJoined, _) => groups.push(at..at + 1),
+            (ChargeMode::ShadowJoined, Some(group)) if group.end == index => group.end += 1,
+            (ChargeMode::Shadow | ChargeMode::ShadowJoined, _) => groups.push(index..index + 1),
             _ => {}
         }
     }
@@ -71,27 +72,27 @@ pub fn shadow_groups(charges: impl Iterator<Item = (u64, Mode)>) -> SmallVec<[Ra
 }
 
 impl<'a> Charge<'a> {
-    /// A charge that is enforced, without a receipt.
+    /// Creates an enforced charge without a receipt.
     #[must_use]
     pub fn new(limit: &'a Limit, key: &'a [u8], cost: u64) -> Charge<'a> {
-        Charge { limit, key, cost, mode: Mode::Enforce, receipt: false }
+        Charge { limit, key, cost, mode: ChargeMode::Enforce, receipt: false }
     }
 }
 
 impl<K> Charge<'_, K> {
-    /// The same charge with another part among those that are made with it.
+    /// Returns the same charge with another mode.
     #[must_use]
-    pub fn with_mode(self, mode: Mode) -> Self {
+    pub fn with_mode(self, mode: ChargeMode) -> Self {
         Charge { mode, ..self }
     }
 
-    /// Whether it can refuse the whole.
-    pub(crate) fn binds(&self) -> bool {
-        self.mode.binds()
+    /// Returns whether the charge can refuse the whole request.
+    pub(crate) fn can_refuse(&self) -> bool {
+        self.mode.can_refuse()
     }
 
-    /// Whether it is made where the whole passes, and undone where it does not.
-    pub(crate) fn is_made(&self) -> bool {
-        self.cost > 0 && self.mode == Mode::Enforce
+    /// Returns whether the charge has a cost that is charged if the whole request passes, and undone if not.
+    pub(crate) fn is_enforced_cost(&self) -> bool {
+        self.cost > 0 && self.mode == ChargeMode::Enforce
     }
 }

@@ -1,4 +1,4 @@
-//! The interface that all stores share.
+//! The interface of all stores.
 
 pub(crate) mod charge;
 pub(crate) mod outcome;
@@ -11,48 +11,93 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tollgate_core::{Quota, Settled};
+use tollgate_core::{Quota, Settlement};
 
 use crate::limit::Limit;
 use crate::limit::options::LimitOptions;
 use crate::store::charge::Charge;
 use crate::store::outcome::Outcome;
 use crate::store::overrides::{ChangeError, SharedOverrides, StoredOverride};
-use crate::store::receipt::Receipt;
+use crate::store::receipt::ChargeReceipt;
 
-/// What a call that has to be waited for returns.
+/// A boxed future, as the asynchronous methods of [`Store`] return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where counters live: the interface that every front end and every limiter
-/// goes through, so that memory, a shared server or a store of one's own are
-/// exchangeable.
+/// A store of rate limit counters: the interface that limiters and front ends use, so that memory, a shared server and
+/// custom stores are interchangeable.
 ///
-/// # What an implementation promises
+/// # Contract
 ///
-/// - [`decide`](Store::decide) is one atomic step over all its charges: where
-///   one that binds is refused, none is made. It may refuse what would have
-///   passed while another step is under way; it never lets pass what is over a
-///   limit.
-/// - Two limits of the same scope share their counters, also when their quotas
-///   differ: what was used under one stays used under the other.
-/// - A key that was never seen is untouched. Keys of different scopes, and
-///   different bytes within a scope, never share a counter.
+/// - [`check_all`](Store::check_all) is one atomic step over all its charges: if an enforced or guard charge is
+///   refused, none is made. While another step is in flight, it may refuse a request that would otherwise have passed;
+///   it never admits a request over a limit.
+/// - Two limits of the same scope share their counters, even if their quotas differ: what was used under one stays used
+///   under the other.
+/// - A key that was never charged is unused. Keys of different scopes, and different bytes within a scope, never share
+///   a counter.
 /// - A cost of 0 is allowed and changes nothing.
-/// - A receipt gives back at most what it was made for, once, less what time
-///   has given back already.
-/// - No call panics or waits for ever, for limits and receipts that it made
-///   itself. A store that cannot answer says so with
-///   [`Verdict::NoRoom`](tollgate_core::Verdict::NoRoom), which is its trouble and not the client's.
+/// - A receipt refunds at most its charge, once, minus what time has refilled already.
+/// - No call panics or blocks for ever, for limits and receipts of this store. A store that cannot decide returns
+///   [`ChargeVerdict::Unavailable`](tollgate_core::ChargeVerdict::Unavailable), which is a fault of the store and not
+///   of the client.
 ///
-/// The algorithms themselves are in `tollgate-core`, as functions of a state,
-/// the time and a cost: an implementation keeps the states and calls them. What
-/// it needs beside a [`Limit`] or a [`Receipt`] it keeps in them.
+/// The algorithms are in `tollgate-core`, as functions of a state, the time and a cost: an implementation stores the
+/// states and calls them. It can attach private data to a [`Limit`] and to a [`ChargeReceipt`].
+///
+/// # Example
+///
+/// A store that counts the refusals of another store:
+///
+/// ```
+/// use std::error::Error;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use tollgate_store::{
+///     BoxFuture, Charge, ChargeReceipt, Limit, LimitOptions, MemoryStore, Outcome, Quota, Settlement, Store,
+/// };
+///
+/// struct CountingStore {
+///     inner: MemoryStore,
+///     refusals: AtomicU64,
+/// }
+///
+/// impl Store for CountingStore {
+///     fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+///         Store::limit(&self.inner, scope, quota, options)
+///     }
+///
+///     fn check_all<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+///         Box::pin(async move {
+///             let outcome = self.inner.check_all_now(charges);
+///             self.refusals.fetch_add(u64::from(!outcome.passed), Ordering::Relaxed);
+///             outcome
+///         })
+///     }
+///
+///     fn refund(&self, receipt: ChargeReceipt) {
+///         self.inner.refund(receipt);
+///     }
+///
+///     fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> BoxFuture<'_, Settlement> {
+///         Store::settle(&self.inner, receipt, true_cost)
+///     }
+///
+///     fn renew(&self, receipt: &ChargeReceipt) -> bool {
+///         self.inner.renew(receipt)
+///     }
+///
+///     fn now_ns(&self) -> u64 {
+///         Store::now_ns(&self.inner)
+///     }
+/// }
+/// ```
 pub trait Store: Any + Send + Sync {
-    /// Prepares a quota whose keys are counted under `scope`.
+    /// Prepares a limit: a quota whose keys are counted under `scope`.
     fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>>;
 
-    /// Prepares a quota that a caller chose, whose keys must not push out those of [`limit`](Store::limit). The scope
-    /// is none of theirs. A store whose keys do not make room for each other takes it as any other.
+    /// Prepares a caller's limit: one whose quota a caller sends with its request. Its keys must not evict those of
+    /// [`limit`](Store::limit), and its scope must differ from theirs. A store without evictions treats it like any
+    /// other limit.
     fn caller_limit(
         &self,
         scope: &str,
@@ -62,61 +107,66 @@ pub trait Store: Any + Send + Sync {
         self.limit(scope, quota, options)
     }
 
-    /// Makes charges, all or none.
-    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome>;
+    /// Decides charges together, and makes all of them or none.
+    fn check_all<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome>;
 
-    /// Gives a charge back, or lets go of a permit. It returns at once; a store
-    /// that has to tell another machine does so in its own time.
-    fn give_back(&self, receipt: Receipt);
+    /// Refunds a charge, or releases a permit. It returns at once; a store that has to contact another machine does
+    /// that in the background.
+    fn refund(&self, receipt: ChargeReceipt);
 
-    /// Gives back so much of what a key has used, for a caller who has no
-    /// receipt: never more than was used. It returns at once, like
-    /// [`give_back`](Store::give_back). A store that cannot gives nothing back.
+    /// Refunds `cost` of the used amount of a key, for a caller without a receipt, and never more than was used. It
+    /// returns at once, like [`refund`](Store::refund). The default implementation refunds nothing.
     fn credit(&self, limit: &Limit, key: &[u8], cost: u64) {
         let _ = (limit, key, cost);
     }
 
-    /// Replaces an estimated cost by the true one.
-    fn settle(&self, receipt: Receipt, true_cost: u64) -> BoxFuture<'_, Settled>;
+    /// Replaces an estimated cost by the true cost.
+    fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> BoxFuture<'_, Settlement>;
 
-    /// Extends the lease of a permit to its full length from now. It returns at
-    /// once, like [`give_back`](Store::give_back); `false` if it is known to be lost, or is none.
-    fn renew(&self, receipt: &Receipt) -> bool;
+    /// Extends the lease of a permit to its full length from now. It returns at once, like [`refund`](Store::refund).
+    /// `false` if the lease is known to be lost, or if the receipt has none.
+    fn renew(&self, receipt: &ChargeReceipt) -> bool;
 
-    /// The time by which this store decides, in nanoseconds since 1970.
+    /// Returns the time by which this store decides, in nanoseconds since 1970.
     fn now_ns(&self) -> u64;
 
-    /// What it offers to operators, if it offers that.
+    /// Sends back the tokens that this instance has leased ahead of requests, before it stops. Takes at most half a
+    /// second. The store stays usable.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// Returns the admin interface, if the store has one.
     fn admin(&self) -> Option<&dyn StoreAdmin> {
         None
     }
 }
 
-/// What a store offers to operators: resets and overrides that hold for every instance that shares the store.
+/// The admin interface of a store: resets and overrides that apply to all instances that share the store.
 pub trait StoreAdmin: Send + Sync {
-    /// Makes keys as if untouched, for all instances that share the store. Permits
-    /// that are held are forgotten too: who holds one goes on, and letting go of
-    /// it then does nothing. It may be asked for again.
+    /// Resets keys to unused, for all instances that share the store. Held permits are dropped too: their holders
+    /// continue, and a later release has no effect. Repeating the call is safe.
     fn reset<'a>(&'a self, keys: &'a [(&'a Limit, &'a [u8])]) -> BoxFuture<'a, Result<(), ChangeError>>;
 
-    /// Says what this process must have in common with all others that share the store, so that they count the same
-    /// client under the same key; `None` if that is nothing. A store that is shared compares it and tells of a
-    /// difference. It returns at once.
-    fn agree_on(&self, fingerprint: Option<&str>) {
+    /// Announces the fingerprint of the settings that determine keys, such as the secret with which values are hashed.
+    /// Processes that share the store count a client under the same key only if their fingerprints are equal. A shared
+    /// store compares the fingerprints and reports a difference. `None` if this process has no such setting. It returns
+    /// at once.
+    fn compare_fingerprint(&self, fingerprint: Option<&str>) {
         let _ = fingerprint;
     }
 
-    /// The overrides that all instances share, as this one knows them.
+    /// Returns the overrides that all instances share, as this instance knows them.
     fn overrides(&self) -> &SharedOverrides;
 
-    /// Sets an override on every instance that shares the store. It may be asked for again.
+    /// Sets an override on all instances that share the store. Repeating the call is safe.
     fn set_override(&self, stored: StoredOverride) -> BoxFuture<'_, Result<(), ChangeError>>;
 
-    /// Removes an override on every instance that shares the store. It may be asked for again.
+    /// Removes an override on all instances that share the store. Repeating the call is safe.
     fn remove_override<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ChangeError>>;
 }
 
-/// Several owners may share a store.
+/// A store can be shared by several owners.
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         (**self).limit(scope, quota, options)
@@ -131,28 +181,32 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).caller_limit(scope, quota, options)
     }
 
-    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
-        (**self).decide(charges)
+    fn check_all<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+        (**self).check_all(charges)
     }
 
-    fn give_back(&self, receipt: Receipt) {
-        (**self).give_back(receipt);
+    fn refund(&self, receipt: ChargeReceipt) {
+        (**self).refund(receipt);
     }
 
     fn credit(&self, limit: &Limit, key: &[u8], cost: u64) {
         (**self).credit(limit, key, cost);
     }
 
-    fn settle(&self, receipt: Receipt, true_cost: u64) -> BoxFuture<'_, Settled> {
+    fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> BoxFuture<'_, Settlement> {
         (**self).settle(receipt, true_cost)
     }
 
-    fn renew(&self, receipt: &Receipt) -> bool {
+    fn renew(&self, receipt: &ChargeReceipt) -> bool {
         (**self).renew(receipt)
     }
 
     fn now_ns(&self) -> u64 {
         (**self).now_ns()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        (**self).close()
     }
 
     fn admin(&self) -> Option<&dyn StoreAdmin> {

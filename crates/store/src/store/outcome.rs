@@ -1,67 +1,67 @@
 use smallvec::SmallVec;
 use tollgate_core::Decision;
 
-use crate::store::receipt::Receipt;
+use crate::store::receipt::ChargeReceipt;
 
-/// What became of charges that were to be made together.
+/// The result of charges that were decided together.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Whether the whole passed.
+    /// Whether the whole request passed.
     pub passed: bool,
-    /// The answer to each charge, in order. Where the whole is refused, an
-    /// allowed one was not made, and says what remains.
+    /// The decision for each charge, in order. If the whole request is refused, even an allowed charge was not made,
+    /// and its decision states what remains.
     pub decisions: SmallVec<[Decision; 4]>,
-    /// The receipts that were wanted, of charges that were made, each with the position of its charge.
-    pub receipts: Vec<(usize, Receipt)>,
-    /// Where the answer comes from.
+    /// The requested receipts of the charges that were made, each with the position of its charge.
+    pub receipts: Vec<(usize, ChargeReceipt)>,
+    /// The source of the decisions.
     pub source: Source,
-    /// Which of the decisions say anything.
-    pub asked: Asked,
+    /// The charges whose decisions are known.
+    pub decided: DecidedCharges,
 }
 
-/// Which charges were asked about. Where one is known to be refused, a store
-/// that is far away need not ask about the others, and does not know what would
-/// be said of them.
+/// The charges whose decisions are known. Once one charge is known to be refused, a remote store need not decide the
+/// others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Asked {
-    /// Every decision is an answer.
+pub enum DecidedCharges {
+    /// All decisions are known.
     #[default]
     All,
-    /// Only the decisions at these positions are answers. The others hold a place and say nothing.
+    /// Only the decisions at these positions are known. The others are placeholders.
     Only(SmallVec<[usize; 4]>),
 }
 
-impl Asked {
-    /// Whether the decision at this position is an answer.
+impl DecidedCharges {
+    /// Returns whether the decision at this position is known.
     #[must_use]
     pub fn contains(&self, position: usize) -> bool {
         match self {
-            Asked::All => true,
-            Asked::Only(positions) => positions.contains(&position),
+            DecidedCharges::All => true,
+            DecidedCharges::Only(positions) => positions.contains(&position),
         }
     }
 }
 
-/// Where an answer comes from, which says how exact it is.
+/// The source of a decision, which determines how exact it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// From the counters themselves.
+    /// The counters themselves.
     #[default]
     Exact,
-    /// From a refusal that is remembered because it still holds.
+    /// A remembered refusal that is still valid.
     Cached,
-    /// From a share that this instance took in advance.
+    /// Tokens that this instance has leased ahead of requests.
     Leased,
-    /// From this region's share.
+    /// The share of this region. Not produced: reserved for a store of several regions.
     Regional,
-    /// From counters of this instance alone, as the policy wants it.
+    /// Counters of this instance alone, as the policy requires. Not produced: a failure mode
+    /// [`Local`](crate::OnFailure::Local) reports [`Fallback`](Source::Fallback).
     Local,
-    /// From what the policy says should happen when the store fails.
+    /// The fallback that the policy defines for failures of the store.
     Fallback,
 }
 
 impl Source {
-    /// Its name in answers and metrics.
+    /// Returns the name in responses and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

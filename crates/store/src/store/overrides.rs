@@ -3,55 +3,55 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many overrides may be in force at once. Operators set them by hand.
+/// The largest number of active overrides. Operators set them manually.
 pub const MAX_OVERRIDES: usize = 1_000;
 
-/// An override as a store keeps it: a text that is in force for a time, on every instance that shares the store.
+/// An override as a store keeps it: a text that is active until a time, on all instances that share the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredOverride {
-    /// What it is about. Another one of the same name takes its place.
+    /// The key of the override. Another override with the same name replaces it.
     pub name: Arc<str>,
-    /// What it says.
+    /// The content of the override. The store does not interpret it.
     pub text: Arc<str>,
-    /// When it ends, by the store's clock: in nanoseconds since 1970.
+    /// The end of the override by the store's clock, in nanoseconds since 1970.
     pub until_ns: u64,
 }
 
-/// The overrides in force, as this instance knows them.
+/// The active overrides, as this instance knows them.
 ///
-/// A caller that acts on them compares [`version`](SharedOverrides::version), which is one
-/// relaxed load, and reads them again only when it has changed.
+/// A reader compares [`version`](SharedOverrides::version), which is one relaxed load, and reads them again only when
+/// it has changed.
 #[derive(Debug, Default)]
 pub struct SharedOverrides {
     version: AtomicU64,
     list: Mutex<Arc<[StoredOverride]>>,
 }
 
-/// Why an operator's change was not made.
+/// The reasons why an admin change failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// This store does not offer it.
-    NotOffered,
-    /// There are [`MAX_OVERRIDES`] already.
+    /// The store does not support this change.
+    Unsupported,
+    /// There are already [`MAX_OVERRIDES`] overrides.
     TooMany,
-    /// The store gave no answer in time. Perhaps it was done: it may be asked for again.
-    NoAnswer,
+    /// The store did not reply in time. The change may have been made; repeating it is safe.
+    Timeout,
 }
 
 impl SharedOverrides {
-    /// It changes whenever the overrides do.
+    /// Returns the version, which changes whenever the overrides do.
     #[inline]
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The overrides, and their version.
+    /// Returns the version and the overrides.
     #[must_use]
     pub fn read(&self) -> (u64, Arc<[StoredOverride]>) {
         let list = self.list();
-        // It changes under the lock only, so it belongs to these.
+        // The version changes only under the lock, so it belongs to this list.
         (self.version(), Arc::clone(&list))
     }
 
@@ -68,7 +68,7 @@ impl SharedOverrides {
         Ok(())
     }
 
-    /// Removes an override, if it is there.
+    /// Removes an override, if it exists.
     pub fn remove(&self, name: &str) {
         let mut list = self.list();
         if list.iter().any(|known| &*known.name == name) {
@@ -77,7 +77,7 @@ impl SharedOverrides {
         }
     }
 
-    /// Takes over what a shared store says. The version stays where that is nothing new.
+    /// Replaces all overrides by those of a shared store. The version does not change if they are equal.
     pub fn replace(&self, new: Vec<StoredOverride>) {
         let mut list = self.list();
         if **list != *new {
@@ -98,9 +98,9 @@ impl SharedOverrides {
 impl fmt::Display for ChangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ChangeError::NotOffered => f.write_str("this store does not offer that"),
-            ChangeError::TooMany => write!(f, "there are {MAX_OVERRIDES} already: remove some"),
-            ChangeError::NoAnswer => f.write_str("the store did not answer in time: try it again"),
+            ChangeError::Unsupported => f.write_str("this store does not support that"),
+            ChangeError::TooMany => write!(f, "there are already {MAX_OVERRIDES} overrides: remove some"),
+            ChangeError::Timeout => f.write_str("the store did not reply in time: try again"),
         }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_the_same_name_takes_its_place_and_what_has_ended_goes() {
+    fn setting_an_override_replaces_its_name_and_removes_ended_ones() {
         let overrides = SharedOverrides::default();
         assert_eq!(overrides.set(stored("a", 10), 0), Ok(()));
         assert_eq!(overrides.set(stored("b", 20), 0), Ok(()));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_changes_with_the_overrides_and_only_then() {
+    fn version_changes_only_with_the_overrides() {
         let overrides = SharedOverrides::default();
         let mut versions = vec![overrides.version()];
         let mut changes = |change: &dyn Fn()| {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_not_more_than_so_many() {
+    fn overrides_beyond_the_maximum_are_rejected() {
         let overrides = SharedOverrides::default();
         for number in 0..MAX_OVERRIDES {
             assert_eq!(overrides.set(stored(&number.to_string(), 10), 0), Ok(()));

@@ -1,50 +1,49 @@
-//! Sixteen bytes that change together.
+//! A slot of 16 bytes that changes atomically.
 //!
-//! A slot of the table must not change its key and its time one after the
-//! other: a thread that read the one would charge the other. On x86-64 this is
-//! `cmpxchg16b`, which every processor since 2006 has; elsewhere
-//! `portable-atomic` picks the best there is. Under loom a mutex stands in, so
-//! that the protocol above it is what gets checked.
+//! A slot must not change its key and its time separately: a thread that read the one would charge the other. On x86-64
+//! this is `cmpxchg16b`, which every processor since 2006 has; elsewhere `portable-atomic` chooses the best
+//! implementation. Under loom a mutex replaces it, so that loom checks the protocol above it.
 
 use tollgate_core::BucketState;
 
 pub(crate) use implementation::Cell;
 
-/// A quota's number in its store.
-pub(crate) type Tag = u16;
+/// The number of a bucket quota in its store, which every entry contains. (It is unrelated to the hash tags of Redis
+/// keys.)
+pub(crate) type QuotaTag = u16;
 
 pub(crate) const TAG_BITS: u32 = 12;
 const PART_BITS: u32 = 20;
 
-/// One key's bucket in 16 bytes: `tat` in one word; fingerprint (32 bits), tag
-/// (12) and fraction (20) in the other. All zero is an empty slot.
+/// The bucket of one key in 16 bytes: `tat` in one word; fingerprint (32 bits), quota tag (12) and fraction of a tick
+/// (20) in the other. All zeros are an empty slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct BucketEntry {
     pub(crate) tat: u64,
     pub(crate) meta: u64,
 }
 
-impl Entry {
+impl BucketEntry {
     #[inline]
-    pub(crate) fn new(fingerprint: u32, tag: Tag, state: BucketState) -> Entry {
-        let meta = Entry::owner_of(fingerprint, tag) << PART_BITS | u64::from(state.part);
-        Entry { tat: state.tat, meta }
+    pub(crate) fn new(fingerprint: u32, tag: QuotaTag, state: BucketState) -> BucketEntry {
+        let meta = BucketEntry::owner_of(fingerprint, tag) << PART_BITS | u64::from(state.part);
+        BucketEntry { tat: state.tat, meta }
     }
 
-    /// The same owner's entry with another state.
+    /// Returns an entry of the same owner with another state.
     #[inline(always)]
-    pub(crate) fn with(self, state: BucketState) -> Entry {
-        Entry { tat: state.tat, meta: self.owner() << PART_BITS | u64::from(state.part) }
+    pub(crate) fn with(self, state: BucketState) -> BucketEntry {
+        BucketEntry { tat: state.tat, meta: self.owner() << PART_BITS | u64::from(state.part) }
     }
 
-    /// Fingerprint and tag.
+    /// Returns the owner of the entry: the fingerprint of its key and the tag of its quota, packed.
     #[inline(always)]
     pub(crate) fn owner(self) -> u64 {
         self.meta >> PART_BITS
     }
 
     #[inline(always)]
-    pub(crate) fn owner_of(fingerprint: u32, tag: Tag) -> u64 {
+    pub(crate) fn owner_of(fingerprint: u32, tag: QuotaTag) -> u64 {
         u64::from(fingerprint) << TAG_BITS | u64::from(tag)
     }
 
@@ -54,8 +53,8 @@ impl Entry {
     }
 
     #[inline]
-    pub(crate) fn tag(self) -> Tag {
-        (self.meta >> PART_BITS) as Tag & ((1 << TAG_BITS) - 1)
+    pub(crate) fn quota_tag(self) -> QuotaTag {
+        (self.meta >> PART_BITS) as QuotaTag & ((1 << TAG_BITS) - 1)
     }
 
     #[inline]
@@ -63,9 +62,9 @@ impl Entry {
         BucketState { tat: self.tat, part: self.meta as u32 & ((1 << PART_BITS) - 1) }
     }
 
-    /// Whether it equals no entry at all.
+    /// Returns whether the TAT has passed. The bucket is then full again, with nothing used, so the slot is free.
     #[inline]
-    pub(crate) fn is_full_again(self, now: u64) -> bool {
+    pub(crate) fn is_expired(self, now: u64) -> bool {
         self.tat < now || (self.tat == now && self.state().part == 0)
     }
 }
@@ -74,11 +73,11 @@ impl Entry {
 mod implementation {
     #![allow(unsafe_code)]
 
-    use super::Entry;
+    use super::BucketEntry;
     use std::arch::asm;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A slot. All zero bytes are a valid, empty one.
+    /// A slot. All zero bytes are a valid, empty slot.
     #[repr(C, align(16))]
     pub(crate) struct Cell {
         tat: AtomicU64,
@@ -100,26 +99,24 @@ mod implementation {
             self.tat.load(Ordering::Acquire)
         }
 
-        /// Both words as they stood together.
+        /// Loads both words consistently.
         ///
-        /// The meta word is read before and after the time. It names the key, so
-        /// a slot that was given to another key in between is noticed. (If it
-        /// went to another key *and back* between the loads, the pair may mix
-        /// two times: a compare-and-swap on it fails, a refusal by it is one
-        /// that might have passed.)
+        /// The meta word is read before and after the time. It identifies the key, so a slot that was given to another
+        /// key in between is noticed. (If it was given to another key *and back* between the loads, the pair may mix
+        /// two times: a compare-and-swap on it fails, and a refusal based on it is one that might have passed.)
         #[inline]
-        pub(crate) fn load(&self) -> Entry {
+        pub(crate) fn load(&self) -> BucketEntry {
             loop {
                 let meta = self.meta.load(Ordering::Acquire);
                 let tat = self.tat.load(Ordering::Acquire);
                 if self.meta.load(Ordering::Acquire) == meta {
-                    return Entry { tat, meta };
+                    return BucketEntry { tat, meta };
                 }
             }
         }
 
         #[inline]
-        pub(crate) fn swap_if(&self, old: Entry, new: Entry) -> bool {
+        pub(crate) fn swap_if(&self, old: BucketEntry, new: BucketEntry) -> bool {
             let swapped: u8;
             // SAFETY: `self` is 16 bytes, aligned to 16, and lives as long as the
             // borrow; the table is only built where the instruction exists. rbx is
@@ -148,14 +145,14 @@ mod implementation {
 
 #[cfg(all(not(target_arch = "x86_64"), not(loom)))]
 mod implementation {
-    use super::Entry;
+    use super::BucketEntry;
     use portable_atomic::{AtomicU128, Ordering};
 
-    /// A slot. All zero bytes are a valid, empty one.
+    /// A slot. All zero bytes are a valid, empty slot.
     #[repr(transparent)]
     pub(crate) struct Cell(AtomicU128);
 
-    fn join(entry: Entry) -> u128 {
+    fn join(entry: BucketEntry) -> u128 {
         u128::from(entry.meta) << 64 | u128::from(entry.tat)
     }
 
@@ -175,13 +172,13 @@ mod implementation {
         }
 
         #[inline]
-        pub(crate) fn load(&self) -> Entry {
+        pub(crate) fn load(&self) -> BucketEntry {
             let word = self.0.load(Ordering::Acquire);
-            Entry { tat: word as u64, meta: (word >> 64) as u64 }
+            BucketEntry { tat: word as u64, meta: (word >> 64) as u64 }
         }
 
         #[inline]
-        pub(crate) fn swap_if(&self, old: Entry, new: Entry) -> bool {
+        pub(crate) fn swap_if(&self, old: BucketEntry, new: BucketEntry) -> bool {
             self.0.compare_exchange(join(old), join(new), Ordering::AcqRel, Ordering::Acquire).is_ok()
         }
     }
@@ -189,14 +186,14 @@ mod implementation {
 
 #[cfg(loom)]
 mod implementation {
-    use super::Entry;
+    use super::BucketEntry;
     use crate::sync::{Mutex, lock};
 
-    pub(crate) struct Cell(Mutex<Entry>);
+    pub(crate) struct Cell(Mutex<BucketEntry>);
 
     impl Cell {
         pub(crate) fn new() -> Cell {
-            Cell(Mutex::new(Entry::default()))
+            Cell(Mutex::new(BucketEntry::default()))
         }
 
         pub(crate) fn is_supported() -> bool {
@@ -211,11 +208,11 @@ mod implementation {
             self.load().tat
         }
 
-        pub(crate) fn load(&self) -> Entry {
+        pub(crate) fn load(&self) -> BucketEntry {
             *lock(&self.0)
         }
 
-        pub(crate) fn swap_if(&self, old: Entry, new: Entry) -> bool {
+        pub(crate) fn swap_if(&self, old: BucketEntry, new: BucketEntry) -> bool {
             let mut entry = lock(&self.0);
             let equal = *entry == old;
             if equal {

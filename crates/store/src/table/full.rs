@@ -1,3 +1,3 @@
-/// Every entry that a new key could take is live, and none may make room.
+/// The error for a new key: all slots that it could take have live entries, and none may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct TableFull;

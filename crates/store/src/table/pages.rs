@@ -1,7 +1,7 @@
-//! Large zeroed memory, aligned to cache lines, that costs nothing until it is touched.
+//! Large zeroed memory, aligned to cache lines, that takes no physical memory until it is used.
 //!
-//! `Box` cannot do this: the system allocator clears over-aligned memory by
-//! hand, which would make a table of ten million keys resident at once.
+//! `Box` cannot do this: the system allocator clears over-aligned memory explicitly, which would make a table of ten
+//! million keys resident at once.
 
 #![allow(unsafe_code)]
 
@@ -10,8 +10,8 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 const CACHE_LINE: usize = 64;
-/// The size of a large page; tables beyond it ask for such pages, which saves a
-/// second miss in the page tables on every miss in the table.
+/// The size of a large page. Larger tables request such pages, which saves a second miss in the page tables on every
+/// miss in the table.
 const LARGE_PAGE: usize = 2 << 20;
 
 /// A fixed slice of values that are valid when all their bytes are zero.
@@ -63,7 +63,7 @@ impl<T> Drop for Pages<T> {
     }
 }
 
-/// A wish, not a need: whether it is granted changes speed only.
+/// Advises the system to use large pages. It affects speed only.
 fn advise_large_pages(start: NonNull<u8>, bytes: usize) {
     #[cfg(target_os = "linux")]
     if bytes >= LARGE_PAGE {

@@ -1,6 +1,6 @@
-//! Waiting for tokens, in turn.
+//! Waiting for tokens, in FIFO order.
 
-pub(crate) mod lists;
+pub(crate) mod queues;
 pub(crate) mod timer;
 
 use std::fmt;
@@ -10,91 +10,107 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate_core::{Charged, Decision, Verdict};
+use tollgate_core::{ChargeVerdict, Charged, Decision};
 
 use crate::limit::key::Key;
-use crate::limit::{Limit, Rule};
+use crate::limit::{Limit, LimitTable};
 use crate::memory::MemoryStore;
-use crate::memory::operation::{Reserve, Withdraw};
+use crate::memory::operation::{ReserveOp, WithdrawOp};
 use crate::store::charge::{Charge, KeyHash};
-use crate::store::receipt::Receipt;
+use crate::store::receipt::ChargeReceipt;
 use crate::wait::timer::Timer;
 
-/// How somebody waits.
+/// The options of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The longest wait. Where it would be longer, the answer is no, at once.
+    /// The longest wait. If it would be longer, the request is refused at once.
     pub max_wait: Duration,
-    /// How many may wait for one key, this one included.
+    /// The largest number of callers that wait for one key, including this one.
     pub max_waiters: usize,
-    /// Up to so much is added to the wait, at random, so that those who were
-    /// promised neighbouring places do not all wake at once. Never earlier.
+    /// The largest random delay added to the wait, so that callers with adjacent reservations do not all wake at once.
+    /// It never shortens the wait.
     pub jitter: Duration,
 }
 
 impl Wait {
-    /// Waits up to `max_wait`, among at most 1,024 for a key, without jitter.
+    /// Creates options for a wait of up to `max_wait`, among at most 1,024 waiters for a key, without jitter.
     #[must_use]
     pub fn up_to(max_wait: Duration) -> Wait {
         Wait { max_wait, max_waiters: 1024, jitter: Duration::ZERO }
     }
 }
 
-/// Tokens that were waited for.
+/// Tokens that [`MemoryStore::acquire`] has acquired.
 #[derive(Debug)]
 pub struct Acquired {
-    /// The answer, as it was when they were promised: its delay is what was foreseen.
+    /// The decision at the time of the reservation. Its delay is the expected one.
     pub decision: Decision,
-    /// With which they can be given back or settled.
-    pub receipt: Receipt,
+    /// The receipt, to refund or settle the tokens.
+    pub receipt: ChargeReceipt,
 }
 
-/// Why somebody is not let wait. Nothing was charged.
+/// The reasons why tokens could not be acquired. Nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NotAcquired {
-    /// The wait would be longer than wanted, or than the quota promises ahead.
+pub enum AcquireError {
+    /// The wait would exceed the longest wait of the caller, or the quota's reservations.
     Refused(Decision),
-    /// As many wait for this key as may.
+    /// The largest number of callers already waits for this key.
     TooManyWaiters,
 }
 
-impl fmt::Display for NotAcquired {
+impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotAcquired::Refused(Decision { verdict: Verdict::Impossible, limit, .. }) => {
-                write!(f, "it costs more than the limit can ever hold, which is {limit}")
+            AcquireError::Refused(Decision { verdict: ChargeVerdict::Impossible, limit, .. }) => {
+                write!(f, "the cost exceeds what the limit can ever hold, which is {limit}")
             }
-            NotAcquired::Refused(Decision { verdict: Verdict::NoRoom, .. }) => {
-                f.write_str("the store has no room for another key: raise its capacity")
+            AcquireError::Refused(Decision { verdict: ChargeVerdict::Unavailable, .. }) => {
+                f.write_str("the store has no space for another key: raise its capacity")
             }
-            NotAcquired::Refused(decision) => {
+            AcquireError::Refused(decision) => {
                 f.write_str("the wait would be too long")?;
                 if let Some(ns) = decision.retry_after() {
                     write!(f, ": try again in {:?}", Duration::from_nanos(ns))?;
                 }
-                f.write_str(" (a quota promises ahead only what its queue or its reservations allow)")
+                f.write_str(" (a quota allows waiting only within its queue or its reservations)")
             }
-            NotAcquired::TooManyWaiters => f.write_str("as many wait for this key as may"),
+            AcquireError::TooManyWaiters => f.write_str("the largest number of callers already waits for this key"),
         }
     }
 }
 
-impl std::error::Error for NotAcquired {}
+impl std::error::Error for AcquireError {}
 
 impl MemoryStore {
-    /// Takes `cost` for `key`, waiting for it if need be.
+    /// Charges `cost` to `key`, waiting for its tokens if necessary.
     ///
-    /// Under a leaky bucket with a queue, or a bucket with
-    /// [reservations](tollgate_core::Quota::with_reservations), whoever has to
-    /// wait is promised a place at once: first come, first served, also towards
-    /// those who only check. If the place would come later than
-    /// `wait.max_wait`, the answer is no without any waiting. Under any other
-    /// quota nothing is promised ahead: it is there now, or the answer is no.
+    /// Under a leaky bucket with a queue, or a bucket with [reservations](tollgate_core::Quota::with_reservations), a
+    /// caller that has to wait gets a reservation at once: first come, first served, including callers that only check.
+    /// If the reservation would be later than `wait.max_wait`, the call fails without waiting. Other quotas have no
+    /// reservations: the call succeeds or fails at once.
     ///
-    /// Dropping the future gives the place back, and those behind move up.
+    /// Dropping the future cancels the reservation, and the waiters behind it move up. The reservation is made when the
+    /// future is first polled.
     ///
-    /// The place is asked for when the future is first polled.
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use tollgate_store::{ManualClock, MemoryOptions, MemoryStore, Quota, Wait};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let clock = ManualClock::at(1_800_000_000_000_000_000);
+    /// let store = MemoryStore::with(MemoryOptions::default(), clock.clone())?;
+    /// let quota = Quota::token_bucket("10/s burst 1".parse()?)?.with_reservations(Duration::from_secs(1))?;
+    /// let limit = store.limit("api", quota)?;
+    /// let wait = Wait::up_to(Duration::from_secs(1));
+    /// let acquired = store.acquire(&limit, "alice", 1, wait, clock.clone()).await?;
+    /// assert_eq!(acquired.decision.delay(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Panics
     /// If `limit` was made by another store.
@@ -105,73 +121,87 @@ impl MemoryStore {
         cost: u64,
         wait: Wait,
         timer: T,
-    ) -> Result<Acquired, NotAcquired> {
+    ) -> Result<Acquired, AcquireError> {
         let charge = self.charge(limit, key, cost);
-        let (decision, promise) = self.take_place(&charge, wait)?;
-        let charged = match promise {
-            Promise::Now(charged) => charged,
-            Promise::Later(id) => {
+        let (decision, reservation) = self.reserve_or_join(&charge, wait)?;
+        let charged = match reservation {
+            Reservation::Now(charged) => charged,
+            Reservation::Later(id) => {
                 let jitter_ns = jitter_ns(wait.jitter, id);
-                Turn { store: self, limit, key: charge.key.0, id, jitter_ns, timer, sleep: None, is_over: false }.await
+                ReservedWait {
+                    store: self,
+                    limit,
+                    key: charge.key.0,
+                    id,
+                    jitter_ns,
+                    timer,
+                    sleep: None,
+                    is_over: false,
+                }
+                .await
             }
         };
-        Ok(Acquired { decision, receipt: Receipt::in_memory(limit.clone(), charge.key, charged) })
+        Ok(Acquired { decision, receipt: ChargeReceipt::in_memory(limit.clone(), charge.key, charged) })
     }
 
-    /// Reserves, and joins the line if there is something to wait for.
-    fn take_place(&self, charge: &Charge<'_, KeyHash>, wait: Wait) -> Result<(Decision, Promise), NotAcquired> {
-        // The line is locked while the place is reserved, so that both have the same order.
-        let mut line = self.waiting.lock(charge.key.0);
-        let patience = u64::try_from(wait.max_wait.as_nanos()).unwrap_or(u64::MAX);
-        let reserve = Reserve { cost: charge.cost, patience };
+    /// Makes a reservation, and joins the queue if there is a delay.
+    fn reserve_or_join(
+        &self,
+        charge: &Charge<'_, KeyHash>,
+        wait: Wait,
+    ) -> Result<(Decision, Reservation), AcquireError> {
+        // The queue is locked while the reservation is made, so that both have the same order.
+        let mut queue = self.waiting.lock(charge.key.0);
+        let max_wait = u64::try_from(wait.max_wait.as_nanos()).unwrap_or(u64::MAX);
+        let reserve = ReserveOp { cost: charge.cost, max_wait };
         let Ok((decision, charged)) = self.apply(charge.limit, charge.key.0, &reserve) else {
-            return Err(NotAcquired::Refused(self.no_room(charge.limit)));
+            return Err(AcquireError::Refused(self.unavailable(charge.limit)));
         };
         if !decision.is_allowed() {
-            return Err(NotAcquired::Refused(decision));
+            return Err(AcquireError::Refused(decision));
         }
-        let Rule::Bucket(rule) = &charge.limit.0.rule else { return Ok((decision, Promise::Now(charged))) };
+        let LimitTable::Bucket(quota) = &charge.limit.0.table else { return Ok((decision, Reservation::Now(charged))) };
         if decision.delay() == 0 {
-            return Ok((decision, Promise::Now(charged)));
+            return Ok((decision, Reservation::Now(charged)));
         }
-        if line.waiting_at(self.clock().now_ns()) >= wait.max_waiters {
-            let _ = self.apply(charge.limit, charge.key.0, &Withdraw { last: &charged, cost: charge.cost });
-            return Err(NotAcquired::TooManyWaiters);
+        if queue.waiting_at(self.clock().now_ns()) >= wait.max_waiters {
+            let _ = self.apply(charge.limit, charge.key.0, &WithdrawOp { last: &charged, cost: charge.cost });
+            return Err(AcquireError::TooManyWaiters);
         }
         let id = self.waiting.new_id();
-        line.push(id, charged, rule.bucket.departs_at(&charged));
-        Ok((decision, Promise::Later(id)))
+        queue.push(id, charged, quota.bucket.departs_at(&charged));
+        Ok((decision, Reservation::Later(id)))
     }
 }
 
-enum Promise {
+enum Reservation {
     Now(Charged),
     Later(u64),
 }
 
-/// Waits for a promised place. Dropped before its time, it gives the place back.
-struct Turn<'a, T: Timer> {
+/// Waits for a reservation. If it is dropped before the reservation departs, it cancels the reservation.
+struct ReservedWait<'a, T: Timer> {
     store: &'a MemoryStore,
     limit: &'a Limit,
     key: u64,
     id: u64,
     jitter_ns: u64,
     timer: T,
-    /// The sleep under way, and the time it was made for.
+    /// The current sleep, and the time it was started for.
     sleep: Option<(u64, Pin<Box<T::Sleep>>)>,
     is_over: bool,
 }
 
-impl<T: Timer> Unpin for Turn<'_, T> {}
+impl<T: Timer> Unpin for ReservedWait<'_, T> {}
 
-impl<T: Timer> Future for Turn<'_, T> {
+impl<T: Timer> Future for ReservedWait<'_, T> {
     type Output = Charged;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Charged> {
         loop {
-            let promise = self.store.waiting.lock(self.key).promise(self.id, context.waker());
-            let Some((charged, departs_at)) = promise else {
-                unreachable!("only its own future takes a waiter out of the line")
+            let reservation = self.store.waiting.lock(self.key).reservation(self.id, context.waker());
+            let Some((charged, departs_at)) = reservation else {
+                unreachable!("only its own future removes a waiter from the queue")
             };
             let wake_at = departs_at.saturating_add(self.jitter_ns);
             let now = self.store.clock().now_ns();
@@ -180,45 +210,45 @@ impl<T: Timer> Future for Turn<'_, T> {
                 self.is_over = true;
                 return Poll::Ready(charged);
             }
-            // Those behind a cancelled place are woken to sleep less.
+            // Waiters after a cancelled reservation depart sooner: they are woken to sleep less.
             if self.sleep.as_ref().is_none_or(|(until, _)| *until != wake_at) {
                 self.sleep = Some((wake_at, Box::pin(self.timer.sleep(wake_at - now))));
             }
             let Some((_, sleep)) = &mut self.sleep else { continue };
             match sleep.as_mut().poll(context) {
                 Poll::Pending => return Poll::Pending,
-                // A timer may be early by its own rounding: sleep again for the rest.
+                // A timer may fire early because of rounding: sleep again for the rest.
                 Poll::Ready(()) => self.sleep = None,
             }
         }
     }
 }
 
-impl<T: Timer> Drop for Turn<'_, T> {
+impl<T: Timer> Drop for ReservedWait<'_, T> {
     fn drop(&mut self) {
         if self.is_over {
             return;
         }
-        let mut line = self.store.waiting.lock(self.key);
-        let last = line.last();
-        let (Some(withdrawn), Some(last)) = (line.remove(self.id), last) else { return };
-        let Rule::Bucket(rule) = &self.limit.0.rule else { return };
-        // A place whose time has come is spent.
+        let mut queue = self.store.waiting.lock(self.key);
+        let last = queue.last();
+        let (Some(withdrawn), Some(last)) = (queue.remove(self.id), last) else { return };
+        let LimitTable::Bucket(quota) = &self.limit.0.table else { return };
+        // A reservation that has departed counts as used.
         if self.store.clock().now_ns() >= withdrawn.departs_at {
             return;
         }
-        let withdraw = Withdraw { last: &last, cost: withdrawn.charged.cost };
+        let withdraw = WithdrawOp { last: &last, cost: withdrawn.charged.cost };
         if self.store.apply(self.limit, self.key, &withdraw) == Ok(true) {
-            let woken = line.move_up(&withdrawn, &rule.bucket);
-            drop(line);
+            let woken = queue.advance_after(&withdrawn, &quota.bucket);
+            drop(queue);
             woken.into_iter().for_each(Waker::wake);
         }
     }
 }
 
-/// Between 0 and `most`, by the secret of the process.
-fn jitter_ns(most: Duration, id: u64) -> u64 {
-    let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+/// Returns a random delay from 0 to `max`, derived from the process's secret.
+fn jitter_ns(max: Duration, id: u64) -> u64 {
+    let max = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX);
     let random = foldhash::quality::RandomState::default().hash_one(id);
-    ((u128::from(random) * (u128::from(most) + 1)) >> 64) as u64
+    ((u128::from(random) * (u128::from(max) + 1)) >> 64) as u64
 }

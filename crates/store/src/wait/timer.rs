@@ -4,12 +4,26 @@ use std::task::{Context, Poll};
 
 use crate::clock::{Clock, ManualClock};
 
-/// Lets a task sleep. Whatever runtime there is has one.
+/// A timer that lets a task sleep. Every runtime has one.
+///
+/// ```
+/// use tollgate_store::Timer;
+///
+/// struct Tokio;
+///
+/// impl Timer for Tokio {
+///     type Sleep = tokio::time::Sleep;
+///
+///     fn sleep(&self, ns: u64) -> tokio::time::Sleep {
+///         tokio::time::sleep(std::time::Duration::from_nanos(ns))
+///     }
+/// }
+/// ```
 pub trait Timer {
-    /// What is awaited.
+    /// The future of a sleep.
     type Sleep: Future<Output = ()>;
 
-    /// Sleeps for `ns` nanoseconds, or a little longer.
+    /// Returns a future that sleeps for `ns` nanoseconds, or slightly longer.
     fn sleep(&self, ns: u64) -> Self::Sleep;
 }
 
@@ -21,7 +35,7 @@ impl<T: Timer + ?Sized> Timer for &T {
     }
 }
 
-/// Tokio's timer.
+/// The timer of Tokio.
 #[cfg(feature = "tokio")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokioTimer;
@@ -35,7 +49,7 @@ impl Timer for TokioTimer {
     }
 }
 
-/// A manual clock is its own timer: who sleeps wakes when it is moved far enough.
+/// A manual clock is its own timer: sleepers wake when it is advanced far enough.
 impl Timer for ManualClock {
     type Sleep = ManualSleep;
 
@@ -44,7 +58,7 @@ impl Timer for ManualClock {
     }
 }
 
-/// Sleep on a [`ManualClock`].
+/// A sleep on a [`ManualClock`].
 #[derive(Debug)]
 pub struct ManualSleep {
     clock: ManualClock,

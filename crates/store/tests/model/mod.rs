@@ -1,8 +1,8 @@
-//! What a store must answer: the pure functions of the core, over plain maps.
+//! The reference model of a store: the pure functions of the core over plain maps.
 //!
-//! The model never forgets a key and knows no capacity, no hash and no thread.
-//! A roomy store has to agree with it to the last field of every answer.
-// Every test file is a crate of its own and uses a part of this.
+//! The model never drops a key and knows no capacity, no hash and no thread. A store with ample capacity must agree
+//! with it in every field of every decision.
+// Every test file is a separate crate and uses a part of this.
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub(crate) mod pair;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use tollgate_core::{
     Algorithm, AlgorithmKind, Bucket, BucketState, Charged, Concurrency, CounterState, Decision, FixedWindow, Leases,
-    Log, Quota, SlidingCounter, SlidingLog, Tick, WindowState,
+    LogState, Quota, SlidingCounter, SlidingLog, Tick, WindowState,
 };
 
 /// A scope and a key in it.
@@ -22,13 +22,13 @@ pub(crate) struct Model {
     buckets: HashMap<Who, Written>,
     windows: HashMap<Who, WindowState>,
     counters: HashMap<Who, CounterState>,
-    logs: HashMap<Who, Log>,
-    /// From when on a log is as if untouched, by the quota that wrote it.
+    logs: HashMap<Who, LogState>,
+    /// The time when a log expires, by the quota that wrote it.
     log_ends: HashMap<Who, u64>,
     leases: HashMap<Who, Leases>,
 }
 
-/// A bucket's state and whose it is: another quota cannot read it as its own.
+/// A bucket's state and the quota that wrote it: another quota must convert it.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     by: Bucket,
@@ -43,7 +43,7 @@ pub(crate) enum Operation {
     Check {
         cost: u64,
     },
-    /// A charge of a whole that is refused.
+    /// A charge of a joint check that is refused.
     Refuse {
         cost: u64,
     },
@@ -67,13 +67,13 @@ pub(crate) enum Operation {
     },
 }
 
-/// What an operation returned; a part of it for each operation.
+/// The results of an operation; each operation sets some of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) decision: Option<Decision>,
     /// For a charge that was allowed.
     pub(crate) charged: Option<Charged>,
-    /// What could not be charged by settling or by force.
+    /// The amount that settling or forcing could not charge.
     pub(crate) unpaid: u64,
     pub(crate) renewed: bool,
 }
@@ -81,7 +81,7 @@ pub(crate) struct Answer {
 impl Model {
     pub(crate) fn apply(&mut self, quota: &Quota, who: Who, now: u64, operation: Operation) -> Answer {
         let tick = Tick::Nanosecond;
-        // A cost of 0 asks what remains, and carries nothing over to another quota.
+        // A cost of 0 reads what remains, and carries nothing over to another quota.
         let operation = match operation {
             Operation::Check { cost: 0 } | Operation::Reserve { cost: 0, .. } => Operation::Look { cost: 0 },
             other => other,
@@ -103,16 +103,16 @@ impl Model {
             AlgorithmKind::SlidingWindowLog => {
                 let log = SlidingLog::new(quota, tick).unwrap();
                 let is_look = matches!(operation, Operation::Look { .. });
-                // Under a longer window what has left the window before does not count again.
+                // Under a longer window, expired charges do not count again.
                 if self.log_ends.get(&who).is_some_and(|end| *end <= now) {
                     if is_look {
-                        return run(&log, &mut Log::default(), now, operation);
+                        return run(&log, &mut LogState::default(), now, operation);
                     }
                     self.logs.remove(&who);
                 }
                 let answer = apply_to(&mut self.logs, &log, who, now, operation);
                 if let Some(state) = self.logs.get(&who).filter(|_| !is_look) {
-                    self.log_ends.insert(who, log.untouched_at(state));
+                    self.log_ends.insert(who, log.expires_at(state));
                 }
                 answer
             }
@@ -128,7 +128,7 @@ impl Model {
     }
 
     pub(crate) fn look(&self, quota: &Quota, who: Who, now: u64, cost: u64) -> Decision {
-        // A look changes nothing, so it may as well be done on a copy of the one state it reads.
+        // A peek changes nothing, so it runs on a copy of the one state that it reads.
         let mut copy = Model::default();
         copy.buckets.extend(self.buckets.get(&who).map(|written| (who, *written)));
         copy.windows.extend(self.windows.get(&who).map(|state| (who, *state)));
@@ -143,7 +143,7 @@ impl Model {
         let Some(written) = self.buckets.get_mut(&who) else {
             let mut state = BucketState::default();
             let answer = run(own, &mut state, now, operation);
-            // A key as good as untouched is not worth an entry.
+            // A key that equals an unused one needs no entry.
             if (state.tat, state.part) > (now, 0) {
                 self.buckets.insert(who, Written { by: *own, state });
             }
@@ -152,10 +152,10 @@ impl Model {
         if written.by == *own {
             return run(own, &mut written.state, now, operation);
         }
-        if let Some(answer) = run_as_writer(own, &written.by, &mut written.state, now, operation) {
+        if let Some(answer) = run_under_writer_quota(own, &written.by, &mut written.state, now, operation) {
             return answer;
         }
-        let mut state = own.adopt(&written.by, written.state, now);
+        let mut state = own.convert(&written.by, written.state, now);
         let answer = run(own, &mut state, now, operation);
         if !matches!(operation, Operation::Look { .. }) {
             *written = Written { by: *own, state };
@@ -176,7 +176,7 @@ fn apply_to<A: Algorithm>(
     }
     let mut state = A::State::default();
     let answer = run(algorithm, &mut state, now, operation);
-    if algorithm.untouched_at(&state) > now {
+    if algorithm.expires_at(&state) > now {
         states.insert(who, state);
     }
     answer
@@ -185,12 +185,12 @@ fn apply_to<A: Algorithm>(
 fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, operation: Operation) -> Answer {
     let none = Answer::default();
     match operation {
-        Operation::Look { cost } => Answer { decision: Some(algorithm.look(state, now, cost)), ..none },
+        Operation::Look { cost } => Answer { decision: Some(algorithm.peek(state, now, cost)), ..none },
         Operation::Refuse { cost } => {
             algorithm.refresh(state, now);
-            let asked = algorithm.look(state, now, cost);
-            let remains = if asked.is_allowed() { algorithm.look(state, now, 0) } else { asked };
-            Answer { decision: Some(Decision { verdict: asked.verdict, ..remains }), ..none }
+            let peeked = algorithm.peek(state, now, cost);
+            let remains = if peeked.is_allowed() { algorithm.peek(state, now, 0) } else { peeked };
+            Answer { decision: Some(Decision { verdict: peeked.verdict, ..remains }), ..none }
         }
         Operation::Check { cost } => {
             let decision = algorithm.check(state, now, cost);
@@ -201,7 +201,7 @@ fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, operation: O
             noted(decision, algorithm.charged(state, now, cost))
         }
         Operation::GiveBack { charged } => {
-            algorithm.give_back(state, now, &charged, charged.cost);
+            algorithm.refund(state, now, &charged, charged.cost);
             none
         }
         Operation::Settle { charged, true_cost } => {
@@ -209,7 +209,7 @@ fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, operation: O
         }
         Operation::Force { cost } => Answer { unpaid: algorithm.force(state, now, cost), ..none },
         Operation::Reset => {
-            algorithm.forget(state);
+            algorithm.reset(state);
             none
         }
         Operation::Renew { .. } => none,
@@ -221,9 +221,9 @@ fn noted(decision: Decision, charged: Charged) -> Answer {
     Answer { decision: Some(decision), charged: is_charge.then_some(charged), ..Answer::default() }
 }
 
-/// A receipt from before another quota took over the key: worth the tokens that
-/// time has not refilled, given back in the terms of the quota that holds it now.
-fn run_as_writer(
+/// A receipt from before another quota took over the key: it is worth the tokens that time has not refilled, refunded
+/// under the quota that owns the key now.
+fn run_under_writer_quota(
     own: &Bucket,
     writer: &Bucket,
     state: &mut BucketState,
@@ -241,6 +241,6 @@ fn run_as_writer(
     }
     let never_the_last = Charged { mark: u64::MAX, ..charged };
     let worth = own.unrefilled(&charged, now).min(charged.cost - true_cost);
-    writer.give_back(state, now, &never_the_last, worth);
+    writer.refund(state, now, &never_the_last, worth);
     Some(Answer::default())
 }

@@ -1,19 +1,20 @@
-//! A roomy store and the model, told the same things and held against each other.
+//! A store with ample capacity and the model, which run the same steps and are compared.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use tollgate_core::{AlgorithmKind, Charged, Decision, Quota, Verdict};
-use tollgate_store::{Capacity, Limit, ManualClock, MemoryOptions, MemoryStore, Receipt, WhenFull};
+use tollgate_core::{AlgorithmKind, ChargeVerdict, Charged, Decision, Quota};
+use tollgate_store::{Capacity, ChargeReceipt, Limit, ManualClock, MemoryOptions, MemoryStore, WhenFull};
 
 use super::{Model, Operation, Who};
 
 pub(crate) const SCOPES: usize = 4;
 pub(crate) const KEYS: u64 = 3;
 
-/// Room for many times the keys in use.
+/// Capacity for many times the keys in use.
 const ROOMY: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(1024), when_full: WhenFull::RefuseNew };
 
-/// One thing to do. Numbers of limits, keys and receipts count round, so every number is one of them.
+/// One step. Numbers of limits, keys and receipts wrap around, so every number is valid.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Forward(u64),
@@ -47,18 +48,17 @@ pub(crate) struct Pair {
     held: Vec<Held>,
 }
 
-/// A receipt, and the model's own.
+/// A receipt of the store, and that of the model.
 struct Held {
-    receipt: Receipt,
+    receipt: ChargeReceipt,
     charged: Charged,
     quota: Quota,
     who: Who,
 }
 
 impl Pair {
-    /// Each quota with the number of the scope in which it counts.
-    /// Of the quotas in one scope only those of the first one's family are used: between families counts are carried
-    /// over, which the model does not do.
+    /// Each quota with the number of its scope. Of the quotas in one scope only those of the first one's family are
+    /// used: between families counts are carried over, which the model does not do.
     pub(crate) fn new(quotas: &[(usize, Quota)], now: u64) -> Pair {
         let first = |scope: usize| quotas.iter().find(|(other, _)| other % SCOPES == scope % SCOPES);
         let is_of_first = |(scope, quota): &&(usize, Quota)| {
@@ -68,17 +68,17 @@ impl Pair {
         let store = MemoryStore::with(ROOMY, clock.clone()).unwrap();
         let limit = |(scope, quota): &(usize, Quota)| {
             let scope = scope % SCOPES;
-            (scope, store.limit(&scope_name(scope, clear_names()), *quota).unwrap())
+            (scope, store.limit(&scope_name(scope, scopes_without_collisions()), *quota).unwrap())
         };
         let limits = quotas.iter().filter(is_of_first).map(limit).collect();
         Pair { store, clock, now, model: Model::default(), limits, held: Vec::new() }
     }
 
-    /// Does it to both. Panics where they disagree.
+    /// Runs a step on both. Panics if they disagree.
     pub(crate) fn step(&mut self, step: &Step) {
         match step {
             Step::Forward(ns) => self.set_clock(self.now.saturating_add(*ns)),
-            // Store and model may forget a log whose time has passed at different moments.
+            // Store and model may drop an expired log at different moments.
             Step::Back(_) if self.limits.iter().any(|(_, limit)| is_log(limit)) => {}
             Step::Back(ns) => self.set_clock(self.now.saturating_sub(*ns)),
             Step::Peek(target) => {
@@ -141,7 +141,7 @@ impl Pair {
         }
     }
 
-    /// Every key under every limit, seen by both. Panics where they disagree.
+    /// Peeks at every key under every limit on both. Panics if they disagree.
     pub(crate) fn peek_everything(&self) -> Vec<Decision> {
         let targets = self.limits.iter().flat_map(|(scope, limit)| (0..KEYS).map(move |key| (limit, (*scope, key))));
         let look = |(limit, who): (&Limit, Who)| {
@@ -152,14 +152,14 @@ impl Pair {
         targets.map(look).collect()
     }
 
-    /// Gives every receipt back, the last one first.
+    /// Refunds every receipt, the last one first.
     pub(crate) fn refund_everything(&mut self) {
         while !self.held.is_empty() {
             self.step(&Step::Refund(self.held.len() - 1));
         }
     }
 
-    /// The store's answers to charges made together, which the model agrees with.
+    /// Returns the store's decisions for joint charges, with which the model agrees.
     pub(crate) fn check_all(&mut self, charges: &[(Target, u64)], with_receipts: bool) {
         self.answers_to_all(charges, with_receipts);
     }
@@ -189,7 +189,7 @@ impl Pair {
         (all, decisions)
     }
 
-    /// The answers, and what was charged if all was.
+    /// Returns the decisions, and the charges if all were made.
     fn model_of_all(&mut self, charges: &[((Limit, Who), u64)]) -> (Vec<Decision>, Option<Vec<Charged>>) {
         let now = self.now;
         let look = |((limit, who), cost): &((Limit, Who), u64)| self.model.look(limit.quota(), *who, now, *cost);
@@ -222,16 +222,16 @@ impl Pair {
             self.model.apply(limit.quota(), who, now, Operation::GiveBack { charged });
         }
         for (at, ((limit, who), cost)) in charges.iter().enumerate() {
-            // A look was answered before anything was charged, and undoing may round up.
+            // A peek was decided before anything was charged, and undoing may round up.
             if *cost == 0 || !decisions[at].is_allowed() {
                 continue;
             }
-            // What came after the one that stood in the way is answered as things stand now.
+            // A charge after the refused one is decided on the current state.
             let again = self.model.look(limit.quota(), *who, now, *cost);
             let is_later = stood_in_the_way.is_some_and(|refused| at > refused);
             let verdict = match decisions[at].verdict {
                 // Undone under another quota, it may find more used than before: rounded up.
-                _ if is_later && !again.is_allowed() => Verdict::Allowed { delay: 0 },
+                _ if is_later && !again.is_allowed() => ChargeVerdict::Allowed { delay: 0 },
                 _ if is_later => again.verdict,
                 verdict => verdict,
             };
@@ -244,7 +244,7 @@ impl Pair {
         &mut self,
         limit: &Limit,
         who: Who,
-        (decision, receipt): (Decision, Option<Receipt>),
+        (decision, receipt): (Decision, Option<ChargeReceipt>),
         operation: Operation,
     ) {
         let answer = self.model.apply(limit.quota(), who, self.now, operation);
@@ -285,31 +285,29 @@ fn scope_name(scope: usize, names: u32) -> String {
     format!("scope {scope} of {names}")
 }
 
-/// Names of scopes under which no key would choose another's slot.
+/// Returns a suffix for scope names under which no two keys compete for a slot.
 ///
-/// A store may forget a key that is as good as untouched, and does if another
-/// key wants its slot. If the clock goes back after that, the model, which
-/// forgets nothing, knows more. Hashes are secret and differ in each process,
-/// so whether keys meet has to be tried: let every key take its slot after
-/// all others are forgettable, then go back and see whether all are still known.
-fn clear_names() -> u32 {
+/// A store may drop an expired key, and does so if another key needs its slot. If the clock goes back after that, the
+/// model, which drops nothing, knows more. Hashes are secret and differ in each process, so collisions have to be tried:
+/// every key takes its slot after all others have expired, then the clock goes back, and all must still be known.
+fn scopes_without_collisions() -> u32 {
     static CLEAR: OnceLock<u32> = OnceLock::new();
-    *CLEAR.get_or_init(|| (0..).find(|names| no_keys_meet(*names)).unwrap())
+    *CLEAR.get_or_init(|| (0..).find(|names| no_keys_collide(*names)).unwrap())
 }
 
-fn no_keys_meet(names: u32) -> bool {
+fn no_keys_collide(names: u32) -> bool {
     const START_NS: u64 = 1 << 60;
     let rate: tollgate_core::Rate = "1/s".parse().unwrap();
     let quotas = [Quota::token_bucket(rate).unwrap(), Quota::fixed_window(rate).unwrap()];
     quotas.into_iter().all(|quota| {
-        // One for each, because the second would carry over what the first has counted.
+        // One store for each, because the second would carry over what the first has counted.
         let clock = ManualClock::at(START_NS);
         let store = MemoryStore::with(ROOMY, clock.clone()).unwrap();
         let limits: Vec<_> = (0..SCOPES).map(|scope| store.limit(&scope_name(scope, names), quota).unwrap()).collect();
         let all = || limits.iter().flat_map(|limit| (0..KEYS).map(move |key| (limit, key)));
         for (limit, key) in all() {
             assert!(store.check(limit, &key, 1).is_allowed());
-            clock.advance(10_000_000_000);
+            clock.advance(Duration::from_secs(10));
         }
         clock.set(START_NS);
         all().all(|(limit, key)| store.peek(limit, &key).remaining < store.peek(limit, &key).limit)

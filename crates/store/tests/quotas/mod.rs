@@ -1,5 +1,5 @@
-//! Quotas and costs to try: limits small enough for a few requests to exhaust.
-// Every test file is a crate of its own and uses a part of this.
+//! Generates quotas and costs: limits small enough for a few requests to exhaust.
+// Every test file is a separate crate and uses a part of this.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 use tollgate_store::{AlgorithmKind, Queue, Quota, Rate};
 
-/// So many cases; failures are kept, shrunk, in a file next to the test.
+/// Returns a configuration with this number of cases; failures are shrunk and stored in a file next to the test.
 pub(crate) fn cases(cases: u32) -> Config {
     let kept = FileFailurePersistence::WithSource("proptest-regressions");
     Config { cases, failure_persistence: Some(Box::new(kept)), max_shrink_iters: 20_000, ..Config::default() }
@@ -73,7 +73,7 @@ pub(crate) fn any_tight_quota() -> impl Strategy<Value = Quota> + Clone {
     prop_oneof![9 => owing, 1 => any_tight_concurrency()]
 }
 
-/// Mostly small, sometimes more than any limit here.
+/// Usually small, sometimes more than any limit here.
 pub(crate) fn any_cost() -> impl Strategy<Value = u64> + Clone {
     prop_oneof![12 => 0_u64..4, 4 => 4_u64..14, 1 => prop_oneof![Just(1_000_000_000_000), Just(u64::MAX)]]
 }
@@ -83,7 +83,7 @@ pub(crate) fn is_bucket(kind: AlgorithmKind) -> bool {
     matches!(kind, AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue)
 }
 
-/// Every algorithm at the same rate, for tests that go through them all.
+/// Every algorithm at the same rate.
 pub(crate) fn every_algorithm(rate: &str) -> Vec<Quota> {
     let rate: Rate = rate.parse().unwrap();
     vec![

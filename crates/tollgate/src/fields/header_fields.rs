@@ -1,4 +1,4 @@
-//! The response fields as a header.
+//! The response fields as an HTTP header map.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use super::response::{Field, ToldQuotas, USUAL_BYTES};
 use super::writer::FieldWriter;
 use crate::verdict::Verdict;
 
-/// The fields that a response is to have. Their values share one piece of memory.
+/// The fields of a response. Their values share one allocation.
 pub(crate) struct HeaderFields {
     map: HeaderMap,
     /// Whether the map begins with [`PLACES`], without values.
@@ -21,7 +21,7 @@ pub(crate) struct HeaderFields {
 /// The fields that most responses have before the layer adds its own.
 const PLACES: [HeaderName; 2] = [header::CONTENT_TYPE, header::CONTENT_LENGTH];
 
-/// The fields that each response has its own values of.
+/// The fields whose values differ for each response.
 const CHANGING: [Field; 3] = [Field::RateLimit, Field::XRateLimitRemaining, Field::XRateLimitReset];
 
 thread_local! {
@@ -31,32 +31,33 @@ thread_local! {
     });
 }
 
-/// What a thread keeps, so that most responses need no more than one map.
+/// Data that a thread keeps, so that most responses allocate one map.
 struct Kept {
     templates: Box<[Option<Template>]>,
-    /// Responses share it as long as it has room.
+    /// Shared by responses while it has capacity.
     text: BytesMut,
 }
 
-/// Few policies have more sets of limits that are met together. One that finds its place taken replaces the other.
+/// The number of templates. Few policies have more sets of limits that apply together; a set whose slot is taken
+/// replaces the other.
 const TEMPLATES: usize = 64;
 
-/// Enough for some twenty responses. A response that is kept for long keeps the whole text.
+/// The capacity in bytes, for some twenty responses. A response that is kept keeps the whole buffer.
 const TEXT_BYTES: usize = 4 << 10;
 
-/// The header of responses that tell of the same limits: [`PLACES`] and [`CHANGING`], which have no values, then the
-/// other two of the five fields. Cloning it is cheaper than hashing the names of the fields again for every response.
+/// The header map of responses about the same limits: [`PLACES`] and [`CHANGING`] without values, then the other two of
+/// the five fields. Cloning it is cheaper than hashing the names of the fields for every response.
 struct Template {
-    /// Of which policy.
-    number: u64,
+    /// The policy's number.
+    generation: u64,
     quotas: ToldQuotas,
-    /// The one that `X-RateLimit-Limit` is about.
+    /// The quota of `X-RateLimit-Limit`.
     told_quota: u32,
     map: HeaderMap,
 }
 
 impl Verdict {
-    /// The response fields as a header.
+    /// Returns the response fields as a header map.
     pub(crate) fn header_fields(&self) -> HeaderFields {
         match self.usual_fields() {
             Some(map) => HeaderFields { map, has_places: true },
@@ -72,14 +73,14 @@ impl Verdict {
         written.into_iter().map(|(field, range)| (field.header_name(), value(text.slice(range)))).collect()
     }
 
-    /// The fields of a request that passes without a warning, where the policy wants both sets.
+    /// Returns the fields of a request that passes without a warning, if the policy sends both sets.
     #[inline]
     fn usual_fields(&self) -> Option<HeaderMap> {
         let told = self.told_state()?;
         let is_usual = self.is_allowed()
             && self.warned().is_empty()
             && self.policy().fields().sets == [FieldSet::Ietf, FieldSet::XRateLimit]
-            && told.decision.limit == self.policy.quotas[told.quota as usize].limit
+            && told.decision.limit == self.policy.quotas[told.quota as usize].max_remaining
             && told.decision.remaining <= MAX_FIELD_INTEGER;
         let reset_s = self.reset_s(told).filter(|_| is_usual)?;
         KEPT.with_borrow_mut(|Kept { templates, text }| {
@@ -114,11 +115,12 @@ impl Verdict {
 
     #[inline]
     fn template<'t>(&self, templates: &'t mut [Option<Template>], quotas: &[u32], told_quota: u32) -> &'t HeaderMap {
-        let number = self.policy.policy_lists.number;
+        let generation = self.policy.policy_lists.generation;
         let mix = |mixed: usize, quota: &u32| mixed.wrapping_mul(31).wrapping_add(*quota as usize);
-        let kept = &mut templates[quotas.iter().fold(mix(number as usize, &told_quota), mix) % TEMPLATES];
-        let is_ours =
-            |kept: &Template| kept.number == number && kept.told_quota == told_quota && kept.quotas.iter().eq(quotas);
+        let kept = &mut templates[quotas.iter().fold(mix(generation as usize, &told_quota), mix) % TEMPLATES];
+        let is_ours = |kept: &Template| {
+            kept.generation == generation && kept.told_quota == told_quota && kept.quotas.iter().eq(quotas)
+        };
         if !kept.as_ref().is_some_and(is_ours) {
             *kept = None;
         }
@@ -136,12 +138,12 @@ impl Verdict {
         let own = CHANGING.map(|field| (field, empty())).into_iter().chain(constant);
         let own = own.map(|(field, value)| (field.header_name(), value));
         let map = PLACES.map(|name| (name, empty())).into_iter().chain(own).collect();
-        Template { number: self.policy.policy_lists.number, quotas: quotas.into(), told_quota, map }
+        Template { generation: self.policy.policy_lists.generation, quotas: quotas.into(), told_quota, map }
     }
 }
 
 impl HeaderFields {
-    /// The fields and nothing else.
+    /// Returns the fields as a header map.
     pub(crate) fn into_map(mut self) -> HeaderMap {
         if self.has_places {
             PLACES.into_iter().for_each(|name| drop(self.map.remove(name)));
@@ -149,7 +151,7 @@ impl HeaderFields {
         self.map
     }
 
-    /// Puts the fields into the header of a response, in the place of fields of the same names.
+    /// Puts the fields into the header map of a response, replacing fields of the same names.
     pub(crate) fn put_into(mut self, headers: &mut HeaderMap) {
         if self.has_places && self.take_from(headers).is_some() {
             *headers = self.map;
@@ -158,8 +160,8 @@ impl HeaderFields {
         }
     }
 
-    /// Takes the fields of a response, if it has no others than [`PLACES`], each at most once. `None`, and nothing is
-    /// changed, if it has.
+    /// Moves the fields of a response into this map, if it has no others than [`PLACES`], each at most once. Otherwise
+    /// returns `None` and changes nothing.
     #[inline]
     fn take_from(&mut self, headers: &mut HeaderMap) -> Option<()> {
         let (mut content_type, mut content_length) = (None, None);
@@ -189,13 +191,13 @@ impl HeaderFields {
 #[allow(unsafe_code, reason = "checking every byte of every response would take as long as writing it")]
 #[inline]
 fn value(value: Bytes) -> HeaderValue {
-    // SAFETY: all callers pass what a `FieldWriter` wrote, and nothing else: `FieldText`, which is visible ASCII and
-    // spaces by construction, digits, and the separators in its code. All of these may stand in a header value.
+    // SAFETY: all callers pass text of a `FieldWriter` only: `FieldText`, which is visible ASCII and spaces by
+    // construction, digits, and the separators in its code. All of these are valid in a header value.
     unsafe { HeaderValue::from_maybe_shared_unchecked(value) }
 }
 
 impl Field {
-    /// Its name, as header maps take it.
+    /// Returns its name as a header name.
     pub(crate) fn header_name(self) -> HeaderName {
         HeaderName::from_static(self.name())
     }
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_replace_those_of_their_names_and_leave_all_others() {
+    fn fields_replace_same_names_and_keep_others() {
         let limiter = Limiter::builder().rule(rule("r").limit("1/min")).build().unwrap();
         let known = [
             ("content-type", "text/plain"),
@@ -239,7 +241,7 @@ mod tests {
         let (passed, refused) = (limiter.check(&request), limiter.check(&request));
         assert!(passed.is_allowed() && !refused.is_allowed());
         for verdict in [passed, refused] {
-            // Every subset of what a response may have.
+            // Every subset of the fields that a response may have.
             for chosen in 0..1 << known.len() {
                 let chosen = known.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1).map(|(_, line)| *line);
                 let mut headers = HeaderMap::new();
@@ -257,8 +259,8 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_writing_say_the_same() {
-        // More sets of limits than there are templates, of two policies in turn: one path for each set.
+    fn template_and_plain_fields_are_equal() {
+        // More sets of limits than templates, of two policies in turn: one path for each set.
         let policy = |limit: &str| {
             let has = |set: u32, at: u32| set >> at & 1 == 1;
             let of_rule = |at| (1..1 << 7).filter(move |set| has(*set, at)).map(|set| format!("/{set}"));

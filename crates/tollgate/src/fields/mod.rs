@@ -1,4 +1,4 @@
-//! A verdict as HTTP says it.
+//! Renders a verdict for HTTP: response fields and problem details.
 
 #[cfg(feature = "tower")]
 mod header_fields;

@@ -1,4 +1,4 @@
-//! `RateLimit-Policy` says the same to all clients that meet the same limits, so it is written once for each such set.
+//! A cache of `RateLimit-Policy` values: the field is the same for all requests to which the same limits apply.
 
 use std::sync::OnceLock;
 #[cfg(feature = "tower")]
@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::writer::FieldText;
 
-/// Few policies have more sets of limits that are met together. One that finds
-/// its place taken is written anew each time.
+/// The number of cached values. Few policies have more sets of limits that apply together; a set whose slot is taken is
+/// written anew each time.
 const PLACES: usize = 64;
 
-/// The lists that were written so far.
+/// The cached values.
 #[derive(Debug)]
 pub(crate) struct PolicyLists {
-    /// Those of no other policy in this process have it.
+    /// The number of the policy, unique in this process.
     #[cfg(feature = "tower")]
-    pub(super) number: u64,
+    pub(super) generation: u64,
     places: Box<[OnceLock<PolicyList>]>,
 }
 
-/// The value of `RateLimit-Policy`, and the limits that it is about.
+/// A value of `RateLimit-Policy`, and its limits.
 #[derive(Debug)]
 struct PolicyList {
     quotas: Box<[u32]>,
@@ -32,12 +32,12 @@ impl PolicyLists {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         PolicyLists {
             #[cfg(feature = "tower")]
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            generation: NUMBERS.fetch_add(1, Ordering::Relaxed),
             places: (0..PLACES).map(|_| OnceLock::new()).collect(),
         }
     }
 
-    /// The list of these limits. `write` makes it the first time; `None` if other limits have its place.
+    /// Returns the value for these limits. `write` creates it the first time; `None` if other limits have its slot.
     #[inline]
     pub(super) fn get(&self, quotas: &[u32], write: impl FnOnce() -> FieldText) -> Option<&FieldText> {
         let place = quotas.iter().fold(1_usize, |place, quota| place.wrapping_mul(31).wrapping_add(*quota as usize));
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lists_of_a_small_policy_are_each_written_once() {
+    fn lists_of_a_small_policy_are_written_once() {
         let lists = PolicyLists::new();
         let sets: [&[u32]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! A refusal as problem details (RFC 9457).
+//! Problem details (RFC 9457) of a refusal.
 
 use std::fmt::Write;
 
@@ -10,15 +10,15 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 /// The value of `WWW-Authenticate` beside the status 401 (RFC 6750).
 pub const INVALID_TOKEN: &str = "Bearer error=\"invalid_token\"";
 
-/// What a client with a token that cannot be used is told. Why it cannot is for operators: an attacker could use it.
+/// The detail for a token that is not usable. The reason is for operators only: an attacker could use it.
 pub(crate) const TOKEN_IS_UNUSABLE: &str = "the token cannot be used";
 
 const REGISTRY: &str = "https://iana.org/assignments/http-problem-types#";
-/// What a refusal says that was counted here, while the store that counts for all did not answer.
+/// The detail of a refusal by this instance's share while the shared store is unreachable.
 pub(crate) const SHARE_IS_SPENT: &str =
     "capacity is reduced for a time, and this instance's share of the limit is reached";
 
-/// What a request is told that a list denies for who sends it, and one that a rule denies.
+/// The details of a request that a list denies, and of one that a rule denies.
 pub(crate) const CLIENT_DENIED: &str = "requests from here are not accepted";
 pub(crate) const REQUEST_DENIED: &str = "this request is not accepted";
 
@@ -26,7 +26,8 @@ const MS_NS: u64 = 1_000_000;
 const S_NS: u64 = 1_000_000_000;
 
 impl Verdict {
-    /// The body of a refusal, of the type [`PROBLEM_JSON`]. It names what the policy publishes.
+    /// Returns the body of a refusal, of the media type [`PROBLEM_JSON`]. It names only limits that the policy
+    /// publishes.
     #[must_use]
     pub fn problem_json(&self) -> String {
         let (kind, title) = self.kind_and_title();
@@ -47,6 +48,9 @@ impl Verdict {
         }
         if let Some(state) = self.told_state() {
             object.text("rule", self.rule_name(state));
+            if let Some(tier) = self.tier(state) {
+                object.text("tier", tier);
+            }
             object.number("limit", state.decision.limit);
             if state.decision.reset_after < u64::MAX {
                 let reset_ns = self.now_ns.saturating_add(state.decision.reset_after);
@@ -64,19 +68,22 @@ impl Verdict {
             Action::Deny if self.is_unauthorized() => (None, "Unauthorized"),
             Action::Deny => (None, "Forbidden"),
             Action::Block => (Some("abnormal-usage-detected"), "Blocked for a time"),
-            _ if self.is_trouble() => (Some("temporary-reduced-capacity"), "Temporarily reduced capacity"),
+            _ if self.is_store_failure() => (Some("temporary-reduced-capacity"), "Temporarily reduced capacity"),
             _ => (Some("quota-exceeded"), "Too many requests"),
         }
     }
 
     fn detail(&self, jitter_ns: u64) -> String {
+        if let Some(message) = self.message() {
+            return message.to_owned();
+        }
         let what = match self.action {
             Action::Deny if self.is_unauthorized() => return TOKEN_IS_UNUSABLE.to_owned(),
             Action::Deny if self.denied_by().is_some() => return REQUEST_DENIED.to_owned(),
             Action::Deny => return CLIENT_DENIED.to_owned(),
             Action::Block => "too many requests beyond the limit",
             _ if self.is_uncounted() => "the request could not be counted",
-            _ if self.is_trouble() => SHARE_IS_SPENT,
+            _ if self.is_store_failure() => SHARE_IS_SPENT,
             _ if self.is_impossible() => return self.never(),
             _ => "the limit is reached",
         };
@@ -88,7 +95,7 @@ impl Verdict {
         }
     }
 
-    /// To come back would not help.
+    /// Returns the detail of a request that can never pass.
     fn never(&self) -> String {
         match self.told_state() {
             Some(state) => {
@@ -99,7 +106,7 @@ impl Verdict {
         }
     }
 
-    /// The names of the limits that refuse, as far as clients may know them.
+    /// Returns the names of the published limits that refuse.
     fn violated(&self) -> impl Iterator<Item = &str> {
         let deciding = self.told_state();
         let refuses = move |state: &&RuleState| {
@@ -110,7 +117,7 @@ impl Verdict {
     }
 }
 
-/// A JSON object, written member by member.
+/// Writes a JSON object member by member.
 struct Object(String);
 
 impl Object {
@@ -171,16 +178,15 @@ fn quoted(json: &mut String, text: &str) {
     json.push('"');
 }
 
-/// A time as RFC 3339 writes it, in whole seconds, UTC.
+/// Formats a time as RFC 3339 in whole seconds, UTC.
 fn rfc3339(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     let (year, month, day) = civil(days);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// The date so many days after 1970-01-01. Years are counted from March, so
-/// that the day a leap year adds is the last of its year; 400 of them have
-/// 146,097 days.
+/// Returns the date of a day since 1970-01-01. Years begin in March, so that the day of a leap year is the last of its
+/// year; 400 years have 146,097 days.
 fn civil(days: u64) -> (u64, u64, u64) {
     let since_0000_03_01 = days + 719_468;
     let era = since_0000_03_01 / 146_097;

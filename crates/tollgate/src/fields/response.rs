@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use smallvec::SmallVec;
-use tollgate_core::Verdict as CoreVerdict;
+use tollgate_core::ChargeVerdict as CoreVerdict;
 use tollgate_policy::MAX_FIELD_INTEGER;
-use tollgate_policy::model::{FieldSet, Reset};
+use tollgate_policy::model::{FieldSet, ResetFormat};
 use tollgate_store::Source;
 
 use super::writer::{FieldText, FieldWriter, TextBuffer};
@@ -15,19 +15,19 @@ use crate::verdict::{Action, RuleState, Verdict, tightest};
 
 const S_NS: u64 = 1_000_000_000;
 
-/// Marks the position of a quota of which an instance granted its share. No policy has so many.
+/// Marks the index of a quota of which an instance granted its share. No policy has so many quotas.
 const SHARE: u32 = 1 << 31;
 
-/// What the fields of a response under a few rules take.
+/// The capacity in bytes for the fields of a response with a few rules.
 pub(super) const USUAL_BYTES: usize = 320;
 
-/// Fields, and where the value of each stands in the text.
+/// Fields, and the ranges of their values in the text.
 pub(super) type WrittenFields = SmallVec<[(Field, Range<usize>); 6]>;
 
-/// The limits that clients are told of, by the positions of their quotas.
+/// The published limits that apply, as indexes of their quotas.
 pub(super) type ToldQuotas = SmallVec<[u32; 6]>;
 
-/// A response field that tells a client where it stands.
+/// A response field with the state of a client's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the field of its name")]
 pub enum Field {
@@ -36,13 +36,13 @@ pub enum Field {
     XRateLimitLimit,
     XRateLimitRemaining,
     XRateLimitReset,
-    /// Which rules let the request pass with a warning.
+    /// The rules that let the request pass with a warning.
     XRateLimitWarning,
     RetryAfter,
 }
 
 impl Field {
-    /// Its name, in lower case.
+    /// Returns its name in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,22 +58,22 @@ impl Field {
 }
 
 impl Verdict {
-    /// Gives the response fields to `take`, each with its value. Rules that are
-    /// shadows, or that the policy does not publish, do not appear.
+    /// Calls `take` with each response field and its value. Shadow rules and rules that the policy does not publish are
+    /// left out.
     pub fn fields(&self, mut take: impl FnMut(Field, &str)) {
         let (text, written) = self.write_fields();
         for (field, range) in written {
-            // Names and numbers are plain text.
+            // Names and numbers are ASCII.
             take(field, str::from_utf8(&text[range]).unwrap_or_default());
         }
     }
 
-    /// The text of all fields, and where the value of each stands in it.
+    /// Returns the text of all fields, and the range of each value.
     pub(super) fn write_fields(&self) -> (Vec<u8>, WrittenFields) {
         let mut text = Vec::with_capacity(USUAL_BYTES);
         let mut written = WrittenFields::new();
         let mut writer = FieldWriter::new(&mut text);
-        // What was written since the last field is the value of this one; without a value there is no field.
+        // The text since the last field is the value of this one. Without a value there is no field.
         let mut end = |field, writer: &mut FieldWriter<'_, _>| {
             let range = writer.end_value();
             if !range.is_empty() {
@@ -95,7 +95,7 @@ impl Verdict {
                 FieldSet::XRateLimit => {
                     let Some(state) = self.told_state() else { continue };
                     let known = &self.policy.quotas[state.quota as usize];
-                    if state.decision.limit == known.limit {
+                    if state.decision.limit == known.max_remaining {
                         writer.push(&known.limit_text);
                     } else {
                         writer.push_number(state.decision.limit);
@@ -122,7 +122,7 @@ impl Verdict {
         (text, written)
     }
 
-    /// Writes the policies that apply to it, if clients are told of any.
+    /// Writes the policies that apply, if any is published.
     fn write_policy_list(&self, writer: &mut FieldWriter<'_, Vec<u8>>) {
         let quotas: ToldQuotas = self.published().map(|state| self.told_quota(state)).collect();
         if quotas.is_empty() {
@@ -134,7 +134,7 @@ impl Verdict {
         }
     }
 
-    /// The value of `RateLimit-Policy`.
+    /// Returns the value of `RateLimit-Policy`.
     #[cold]
     pub(super) fn policy_list(&self, quotas: &[u32]) -> FieldText {
         let item = |quota: &u32| match quota & SHARE {
@@ -144,15 +144,15 @@ impl Verdict {
         FieldText::new(quotas.iter().map(item).collect::<Vec<_>>().join(", "))
     }
 
-    /// The position of a state's quota, and whether only a share of it was granted.
+    /// Returns the index of a state's quota, marked if only a share of it was granted.
     #[inline]
     pub(super) fn told_quota(&self, state: &RuleState) -> u32 {
-        let is_share =
-            self.source == Source::Fallback && state.decision.limit < self.policy.quotas[state.quota as usize].limit;
+        let is_share = self.source == Source::Fallback
+            && state.decision.limit < self.policy.quotas[state.quota as usize].max_remaining;
         state.quota | if is_share { SHARE } else { 0 }
     }
 
-    /// Writes an item of `RateLimit`. Returns where it says what remains.
+    /// Writes an item of `RateLimit`. Returns the range of the remaining amount.
     #[inline]
     pub(super) fn write_state<B: TextBuffer>(
         &self,
@@ -172,8 +172,8 @@ impl Verdict {
         remaining
     }
 
-    /// When all of a limit is there again, as the policy wants it told. It is not known when a permit without a lease
-    /// comes back.
+    /// Returns when the whole limit is available again, in the policy's form. `None` for a permit without a lease,
+    /// whose release time is unknown.
     #[inline]
     pub(super) fn reset_s(&self, state: &RuleState) -> Option<u64> {
         let after_ns = state.decision.reset_after;
@@ -181,8 +181,8 @@ impl Verdict {
             return None;
         }
         Some(ceil_s(match self.policy().fields().reset {
-            Reset::Epoch => self.now_ns.saturating_add(after_ns),
-            Reset::Delta => after_ns,
+            ResetFormat::Epoch => self.now_ns.saturating_add(after_ns),
+            ResetFormat::Delta => after_ns,
         }))
     }
 
@@ -191,8 +191,7 @@ impl Verdict {
         self.states.iter().filter(|state| self.policy.rules[state.rule as usize].publish)
     }
 
-    /// The deciding state, if clients may know of it. Of an allowed request,
-    /// else, the tightest that they may know of.
+    /// Returns the deciding state if it is published, else for an allowed request the tightest published one.
     pub(super) fn told_state(&self) -> Option<&RuleState> {
         let publish = |state: &RuleState| self.policy.rules[state.rule as usize].publish;
         match self.deciding() {
@@ -202,23 +201,22 @@ impl Verdict {
         }
     }
 
-    /// Whole seconds, rounded up, at least 1, and never before `t`; an estimate where a permit is missing. `None` for a
-    /// request that passes.
+    /// Returns `Retry-After` in whole seconds, rounded up, at least 1 and never before `t`; an estimate if a permit is
+    /// missing. `None` for an allowed request.
     #[inline]
     pub(super) fn retry_after_s(&self, jitter_ns: u64) -> Option<u64> {
         if self.is_allowed() {
             return None;
         }
         let retry_ns = self.retry_after_ns().or_else(|| self.estimated_retry_ns());
-        if retry_ns.is_none() && self.is_trouble() {
+        if retry_ns.is_none() && self.is_store_failure() {
             return Some(1);
         }
         Some(ceil_s(retry_ns?.saturating_add(jitter_ns)).max(1))
     }
 
-    /// For a refusal that lasts until a permit comes back: as long as permits
-    /// of that rule were held lately, or longer where another limit says so.
-    /// `None` where the time is known, or where the request will never pass.
+    /// Estimates when a missing permit is released: the recent holding time of the rule's permits, or longer if another
+    /// limit says so. `None` if the time is known or the request can never pass.
     pub(super) fn estimated_retry_ns(&self) -> Option<u64> {
         if self.action != Action::Reject || self.retry_after_ns().is_some() {
             return None;
@@ -234,8 +232,8 @@ impl Verdict {
         refusing.map(expected_ns).reduce(|one, other| Some(one?.max(other?))).flatten()
     }
 
-    /// Up to as much as the policy says, at random, so that those who were
-    /// refused together do not come back together.
+    /// Returns a random jitter up to the policy's setting, so that clients that were refused together do not retry
+    /// together.
     #[inline]
     pub(super) fn jitter_ns(&self) -> u64 {
         static DICE: LazyLock<RandomState> = LazyLock::new(RandomState::new);

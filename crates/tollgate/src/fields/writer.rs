@@ -1,14 +1,14 @@
-//! The values of all fields of a response in one buffer: each is a range of it. Every response has several fields that
-//! change, so writing them must cost next to nothing.
+//! Writes the values of all fields of a response into one buffer: each is a range of it. Every response has several
+//! such fields, so writing them must be cheap.
 
 use std::ops::Range;
 
-/// Text that may stand in a header field: visible ASCII and spaces, checked when it is made.
+/// Text that is valid in a header field: visible ASCII and spaces, checked at construction.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldText(Box<[u8]>);
 
 impl FieldText {
-    /// Names of rules are such text; anything else would be replaced by a question mark.
+    /// Creates it from a text. Names of rules are valid; other characters are replaced by question marks.
     pub(crate) fn new(text: String) -> FieldText {
         let is_allowed = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
         FieldText(text.into_bytes().into_iter().map(|byte| if is_allowed(byte) { byte } else { b'?' }).collect())
@@ -22,7 +22,7 @@ impl FieldText {
     }
 }
 
-/// Where text is put.
+/// A destination of text.
 pub(super) trait TextBuffer {
     fn text_len(&self) -> usize;
     fn push(&mut self, text: &[u8]);
@@ -51,10 +51,10 @@ impl TextBuffer for bytes::BytesMut {
     }
 }
 
-/// Writes values one after the other into an empty buffer: nothing but [`FieldText`], numbers and separators.
+/// Writes values one after the other into an empty buffer: [`FieldText`], numbers and separators only.
 pub(super) struct FieldWriter<'b, B> {
     buffer: &'b mut B,
-    /// Where the value that is being written begins.
+    /// The start of the current value.
     start: usize,
 }
 
@@ -70,7 +70,7 @@ impl<'b, B: TextBuffer> FieldWriter<'b, B> {
         self.buffer.push(&text.0);
     }
 
-    /// Separates the items of a list.
+    /// Writes the separator of list items.
     #[inline]
     pub(super) fn push_comma_if_begun(&mut self) {
         if self.buffer.text_len() > self.start {
@@ -84,7 +84,7 @@ impl<'b, B: TextBuffer> FieldWriter<'b, B> {
         self.buffer.push(b";t=");
     }
 
-    /// Returns where the digits stand.
+    /// Writes a number and returns its range.
     #[inline]
     pub(super) fn push_number(&mut self, number: u64) -> Range<usize> {
         let start = self.buffer.text_len();
@@ -92,7 +92,7 @@ impl<'b, B: TextBuffer> FieldWriter<'b, B> {
         start..self.buffer.text_len()
     }
 
-    /// Returns where that stands which was written since the last value.
+    /// Ends the current value and returns its range.
     #[inline]
     pub(super) fn end_value(&mut self) -> Range<usize> {
         let end = self.buffer.text_len();
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_the_standard_library_does() {
+    fn numbers_match_the_standard_library() {
         for value in [0, 7, 10, 99, 100, 12_345_678_901, u64::MAX] {
             let mut text = Vec::new();
             FieldWriter::new(&mut text).push_number(value);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_no_field_may_have_is_replaced() {
+    fn invalid_field_text_is_replaced() {
         assert_eq!(&*FieldText::new("a \"b\";c\r\n\u{7f}ü\0".to_owned()).0, b"a \"b\";c??????");
     }
 }

@@ -6,24 +6,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tollgate_core::{Decision, Quota, Settled};
+use smallvec::SmallVec;
+use tollgate_core::{Decision, Quota, Settlement};
 use tollgate_policy::{CheckedPolicy, CompiledPolicy, Matched, Problem, Request};
-use tollgate_store::{Charge, Limit, LimitOptions, MemoryStore, SharedOverrides, Store, Timer};
+use tollgate_store::{Charge, ChargeReceipt, Limit, LimitOptions, MemoryStore, SharedOverrides, Store, Timer};
 
 use super::LimiterError;
 use super::active::ActivePolicy;
 use super::backend::Backend;
-use super::decision::{Ask, Deciding};
-use super::in_memory::{decide_any, decide_common, decide_common_apart, decide_uncommon};
+use super::decision::{CheckMode, DecisionMachine};
+use super::in_memory::{decide_any, decide_common, decide_common_not_inlined, decide_uncommon};
+use super::permit_queue::{PermitQueue, QueuePosition};
 use crate::permit::Permit;
 use crate::receipt::Receipt;
-use crate::verdict::Verdict;
+use crate::verdict::{Action, Refused, Verdict};
 
-/// A policy and the counters behind it, wherever they are: may this request pass?
+/// How often a task that waits for a permit attempts without having been woken. Permits become free without a wake-up
+/// when a lease expires, and in a shared store when another instance releases one.
+const MEMORY_POLL_NS: u64 = 1_000_000_000;
+const SHARED_POLL_NS: u64 = 50_000_000;
+
+/// A policy over any store, with async methods: Redis, Valkey, a cluster, or a custom [`Store`].
 ///
-/// Where the counters are in this process, every call answers at once, and a
-/// [`Limiter`](super::Limiter) offers the same without `async`. Cloning is cheap,
-/// and all clones share the same counters and the same policy.
+/// A [`Limiter`](super::Limiter) is the same over counters in this process, without `async`. Cloning is cheap, and all
+/// clones share the same counters and the same policy.
 #[derive(Clone)]
 pub struct AsyncLimiter {
     shared: Arc<Shared>,
@@ -32,38 +38,43 @@ pub struct AsyncLimiter {
 struct Shared {
     backend: Backend,
     active: ArcSwap<ActivePolicy>,
-    /// The number of the active policy, so that a thread knows whether it has references to it.
-    number: AtomicU64,
-    /// Where threads keep these references.
-    slot: usize,
+    /// The generation of the active policy. Pooled verdicts of another generation are not reused.
+    generation: AtomicU64,
+    /// The number of this limiter, which selects its slot in the thread-local verdict pools.
+    limiter_number: usize,
     /// Held while the active policy is replaced.
     changing: Mutex<()>,
+    /// The tasks that wait for concurrency permits.
+    permit_queue: PermitQueue,
 }
 
 impl AsyncLimiter {
-    /// A limiter over a store of one's own.
+    /// Creates a limiter over a custom store.
     pub fn with_store(policy: &CheckedPolicy, store: impl Store) -> Result<AsyncLimiter, LimiterError> {
         AsyncLimiter::over(policy, Backend::Other(Box::new(store)))
     }
 
     pub(super) fn over(policy: &CheckedPolicy, backend: Backend) -> Result<AsyncLimiter, LimiterError> {
         static LIMITERS: AtomicUsize = AtomicUsize::new(0);
-        let slot = LIMITERS.fetch_add(1, Ordering::Relaxed);
-        let active = ActivePolicy::prepare(policy, &backend, slot)?;
-        backend.agree_on(active.compiled.secrets_fingerprint());
-        let number = AtomicU64::new(active.number());
+        let limiter_number = LIMITERS.fetch_add(1, Ordering::Relaxed);
+        let active = ActivePolicy::prepare(policy, &backend, limiter_number)?;
+        backend.compare_fingerprint(active.compiled.secrets_fingerprint());
+        let generation = AtomicU64::new(active.generation());
         let active = ArcSwap::from_pointee(active);
-        Ok(AsyncLimiter { shared: Arc::new(Shared { backend, active, number, slot, changing: Mutex::new(()) }) })
+        let (changing, permit_queue) = (Mutex::new(()), PermitQueue::default());
+        Ok(AsyncLimiter {
+            shared: Arc::new(Shared { backend, active, generation, limiter_number, changing, permit_queue }),
+        })
     }
 
-    /// Replaces the policy for this limiter and all its clones, between two
-    /// requests. Counters stay: a rule of the same name goes on where it was,
-    /// under its new limit, and overrides of keys stay. The store's settings are
-    /// those it was made with, and so is the key for secret values: under another
-    /// one every client would have fresh counters, apart from those on other instances.
+    /// Replaces the policy of this limiter and all its clones, between two requests.
+    ///
+    /// Counters are kept: a rule of the same name continues its counts under its new limit, and overrides of keys
+    /// remain. The settings of the store do not change. Neither may the HMAC key that hashes secret identities: with
+    /// another one every client would have other keys, and so new counters.
     pub fn set_policy(&self, policy: &CheckedPolicy) -> Result<(), LimiterError> {
         let _changing = self.changing();
-        let active = ActivePolicy::prepare(policy, &self.shared.backend, self.shared.slot)?;
+        let active = ActivePolicy::prepare(policy, &self.shared.backend, self.shared.limiter_number)?;
         let before = self.shared.active.load();
         let fingerprint = active.compiled.secrets_fingerprint();
         if let (Some(before), Some(now)) = (before.compiled.secrets_fingerprint(), fingerprint)
@@ -71,23 +82,24 @@ impl AsyncLimiter {
         {
             return Err(LimiterError::OtherSecretKey);
         }
-        self.shared.backend.agree_on(fingerprint);
+        self.shared.backend.compare_fingerprint(fingerprint);
         active.continue_from(&before);
         self.activate(active);
         Ok(())
     }
 
-    /// The policy in force.
+    /// Returns the active policy.
     #[must_use]
     pub fn policy(&self) -> Arc<CompiledPolicy> {
         Arc::clone(&self.shared.active.load().compiled)
     }
 
-    /// What is legal in the policy in force and likely not what was meant: limits that clients can avoid, rules that
-    /// can never apply, and the like. Each has a code, under which docs/policy-messages.md explains it, its place in
-    /// the policy, what is wrong, and a hint.
+    /// Returns the warnings of the active policy: limits that clients can avoid, rules that can never apply, and other
+    /// likely mistakes. A warning has a code, which docs/policy-messages.md explains, a path in the policy, a message
+    /// and a hint.
     ///
-    /// Nothing prints them. A program should, when it starts and after [`set_policy`](AsyncLimiter::set_policy):
+    /// The limiter does not print them. A program should, at startup and after
+    /// [`set_policy`](AsyncLimiter::set_policy):
     ///
     /// ```
     /// use tollgate::policy::model::IdentitySource;
@@ -110,7 +122,7 @@ impl AsyncLimiter {
         Arc::clone(&self.shared.active.load().warnings)
     }
 
-    /// The store, if it is in this process.
+    /// Returns the memory store, if the counters are in this process.
     #[inline]
     #[must_use]
     pub fn memory_store(&self) -> Option<&MemoryStore> {
@@ -120,188 +132,262 @@ impl AsyncLimiter {
         }
     }
 
-    /// The store, if it is of this type: to read its statistics, for instance.
+    /// Returns the store if it is of this type, for example to read its statistics.
     #[must_use]
     pub fn store_as<S: Store>(&self) -> Option<&S> {
         (self.shared.backend.store() as &dyn Any).downcast_ref()
     }
 
-    /// The time by which the store decides, in nanoseconds since 1970.
+    /// Returns the time of the store's clock, in nanoseconds since 1970.
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.shared.backend.now_ns()
     }
 
-    /// Asks about a request. `matched` holds afterwards which rules apply to the request, with keys and costs, if that
-    /// was written down on the way; otherwise [`Verdict::matched`] says it again. A request that was to be admitted and
-    /// is has a permit.
-    pub async fn ask<'r>(
+    /// Decides a request in a given mode: for front ends that log and count decisions.
+    ///
+    /// `matched` is an optional output: the rules that apply to the request, with keys and costs. A decision that does
+    /// not collect them leaves it `None`, and [`Verdict::matched`] computes it when needed. An allowed request has a
+    /// permit in the modes that provide one.
+    pub async fn check_in_mode<'r>(
         &self,
         request: &Request<'r>,
-        ask: Ask,
+        mode: CheckMode,
         matched: &mut Option<Matched<'r>>,
     ) -> (Verdict, Option<Permit>) {
         let (verdict, receipt) = match &self.shared.backend {
-            Backend::Memory(store) => self.decide_in_memory(store, request, ask, matched),
-            // On the heap: it is large, and a request that is decided in memory would carry it about.
-            Backend::Other(store) => Box::pin(self.decide_elsewhere(&**store, request, ask, matched)).await,
+            Backend::Memory(store) => self.decide_in_memory(store, request, mode, matched),
+            // Boxed, because it is large and would enlarge the future of decisions in memory.
+            Backend::Other(store) => Box::pin(self.decide_in_other_store(&**store, request, mode, matched)).await,
         };
-        let permit = self.held(&verdict, receipt, ask);
+        let permit = self.permit_in(mode, &verdict, receipt);
         (verdict, permit)
     }
 
-    /// The same without waiting; `None` if the store is elsewhere.
+    /// The synchronous [`check_in_mode`](AsyncLimiter::check_in_mode); `None` if the counters are not in this process.
     #[inline]
-    pub fn ask_now<'r>(
+    pub fn check_in_mode_sync<'r>(
         &self,
         request: &Request<'r>,
-        ask: Ask,
+        mode: CheckMode,
         matched: &mut Option<Matched<'r>>,
     ) -> Option<(Verdict, Option<Permit>)> {
         let store = self.memory_store()?;
-        let mut verdict = self.undecided(Store::now_ns(store));
-        let ask = ask.under(&verdict.policy);
-        if ask == Ask::Check && decide_common_apart(store, request, &mut verdict) {
+        let mut verdict = self.blank(Store::now_ns(store));
+        let mode = mode.resolve(&verdict.policy);
+        if mode == CheckMode::Check && decide_common_not_inlined(store, request, &mut verdict) {
             return Some((verdict, None));
         }
-        Some(self.ask_uncommon(store, request, ask, matched, verdict))
+        Some(self.decide_uncommon_with_permit(store, request, mode, matched, verdict))
     }
 
     #[inline(never)]
-    fn ask_uncommon<'r>(
+    fn decide_uncommon_with_permit<'r>(
         &self,
         store: &MemoryStore,
         request: &Request<'r>,
-        ask: Ask,
+        mode: CheckMode,
         matched: &mut Option<Matched<'r>>,
-        undecided: Verdict,
+        blank: Verdict,
     ) -> (Verdict, Option<Permit>) {
-        let (verdict, receipt) = decide_uncommon(store, request, ask, matched, undecided);
-        let permit = self.held(&verdict, receipt, ask);
+        let (verdict, receipt) = decide_uncommon(store, request, mode, matched, blank);
+        let permit = self.permit_in(mode, &verdict, receipt);
         (verdict, permit)
     }
 
-    fn held(&self, verdict: &Verdict, receipt: Receipt, ask: Ask) -> Option<Permit> {
-        let holds = ask.under(&verdict.policy).wants_receipts() && verdict.is_allowed();
-        holds.then(|| Permit::new(self.clone(), receipt))
+    /// Wraps the receipt of an allowed request in a permit, if the mode provides one.
+    fn permit_in(&self, mode: CheckMode, verdict: &Verdict, receipt: Receipt) -> Option<Permit> {
+        let has_permit = mode.resolve(&verdict.policy).wants_receipts() && verdict.is_allowed();
+        has_permit.then(|| Permit::new(self.clone(), receipt, verdict.clone()))
     }
 
-    /// Decides, and charges if it may pass. Permits are looked at and not
-    /// taken, because nothing would give them back: see
-    /// [`admit`](AsyncLimiter::admit).
-    pub async fn decide(&self, request: &Request<'_>) -> Verdict {
-        self.decide_asking(request, Ask::Check).await.0
-    }
-
-    /// What the answer would be, charging nothing.
-    pub async fn look(&self, request: &Request<'_>) -> Verdict {
-        self.decide_asking(request, Ask::Peek).await.0
-    }
-
-    /// Decides, charges, and takes permits where rules limit concurrency. The
-    /// guard releases them when it is dropped; until then the charges can also
-    /// be refunded or settled through it. `None` if it was refused.
-    pub async fn admit(&self, request: &Request<'_>) -> (Verdict, Option<Permit>) {
-        self.admit_asking(request, Ask::Admit).await
-    }
-
-    /// Like [`admit`](AsyncLimiter::admit), for a caller that never learns when
-    /// a request ends: rules that limit concurrency do not apply.
-    pub async fn admit_rates(&self, request: &Request<'_>) -> (Verdict, Option<Permit>) {
-        self.admit_asking(request, Ask::AdmitRates).await
-    }
-
-    /// Like [`admit`](AsyncLimiter::admit), waiting up to `max_wait` for its turn.
+    /// Decides a request, and charges it if allowed.
     ///
-    /// A queueing rule's place is waited for in order. Under other rules it
-    /// tries again when the refusal says so, and another request may have come
-    /// first. Where it is clear that it would take longer, the answer is the
-    /// refusal, at once. Dropping the future gives back what it was waiting for.
+    /// Concurrency limits are checked, but no permit is taken, because nothing would release it: see
+    /// [`permit`](AsyncLimiter::permit).
+    pub async fn check(&self, request: &Request<'_>) -> Verdict {
+        self.decide_in_mode(request, CheckMode::Check).await.0
+    }
+
+    /// Decides a request without charging it.
+    pub async fn peek(&self, request: &Request<'_>) -> Verdict {
+        self.decide_in_mode(request, CheckMode::Peek).await.0
+    }
+
+    /// Decides a request, charges it if allowed, and takes permits of concurrency limits.
+    ///
+    /// The permit releases them when it is dropped, and can refund or settle the charges.
+    pub async fn permit(&self, request: &Request<'_>) -> Result<Permit, Refused> {
+        self.permit_in_mode(request, CheckMode::Permit).await
+    }
+
+    /// Like [`permit`](AsyncLimiter::permit), for a caller that does not learn when a request ends: concurrency limits
+    /// do not apply.
+    pub async fn permit_without_concurrency(&self, request: &Request<'_>) -> Result<Permit, Refused> {
+        self.permit_in_mode(request, CheckMode::PermitWithoutConcurrency).await
+    }
+
+    /// Waits until a request is allowed, for at most `max_wait`, and returns its permit.
+    ///
+    /// - Under a queueing rule it reserves the next departure and waits for it, first in, first out.
+    /// - Under a concurrency limit it waits until a permit is released, first in, first out for each key. Permits that
+    ///   other instances release are noticed within 50 ms. At most 65,536 tasks wait; further ones are refused.
+    /// - Under other rules it retries after the refusal's `retry_after`. Another request may be faster.
+    ///
+    /// If the wait would certainly exceed `max_wait`, it returns the refusal at once. Dropping the future cancels the
+    /// wait and refunds its reservation.
+    ///
+    /// A concurrency permit expires with its lease, one minute by default: a longer task calls [`Permit::renew`] at the
+    /// interval of [`Permit::renew_every`]. Tests pass their [`ManualClock`](crate::ManualClock) as the timer too.
+    ///
+    /// ```
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, Request, TokioTimer, rule};
+    ///
+    /// let limiter = Limiter::builder().rule(rule("jobs").concurrency(3)).build()?;
+    /// let permit = limiter.acquire(&Request::from_peer(None), Duration::from_secs(30), TokioTimer).await?;
+    /// // .. run the job ..
+    /// drop(permit);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn acquire<T: Timer>(
         &self,
         request: &Request<'_>,
         max_wait: Duration,
         timer: T,
-    ) -> Result<(Verdict, Permit), Verdict> {
-        let begun_ns = self.now_ns();
-        let deadline_ns = begun_ns.saturating_add(u64::try_from(max_wait.as_nanos()).unwrap_or(u64::MAX));
+    ) -> Result<Permit, Refused> {
+        let deadline_ns = self.now_ns().saturating_add(u64::try_from(max_wait.as_nanos()).unwrap_or(u64::MAX));
+        let left_ns = || deadline_ns.saturating_sub(self.now_ns());
+        let mut position = self.join_waiters(request);
         loop {
-            let (verdict, permit) = self.admit(request).await;
-            let wait_ns = if verdict.is_allowed() { Some(verdict.delay_ns()) } else { verdict.retry_after_ns() };
-            let now_ns = self.now_ns();
-            let in_time = wait_ns.is_some_and(|wait| now_ns.saturating_add(wait) <= deadline_ns);
-            match (permit, wait_ns) {
-                (Some(permit), Some(wait_ns)) if in_time => {
-                    let waiting = permit.refunded_unless_kept();
-                    if wait_ns > 0 {
-                        timer.sleep(wait_ns).await;
+            if let Some(position) = position.as_ref().filter(|position| !position.is_first())
+                && left_ns() > 0
+            {
+                position.wait(timer.sleep(left_ns())).await;
+                continue;
+            }
+            let refused = match self.permit(request).await {
+                Ok(permit) => return wait_for_delay(permit, left_ns(), timer).await,
+                Err(refused) => refused,
+            };
+            match self.missing_permit(request, &refused) {
+                Some(_) if left_ns() == 0 => return Err(refused),
+                Some(key) if position.as_ref().is_some_and(|position| position.key() == key) => {
+                    let poll_ns = if self.memory_store().is_some() { MEMORY_POLL_NS } else { SHARED_POLL_NS };
+                    if let Some(position) = &position {
+                        position.wait(timer.sleep(poll_ns.min(left_ns()))).await;
                     }
-                    return Ok((verdict, waiting.keep()));
                 }
-                (None, Some(wait_ns)) if in_time => timer.sleep(wait_ns).await,
-                (permit, _) => {
-                    if let Some(permit) = permit {
-                        permit.refund();
+                Some(key) => {
+                    // Leaves the queue of another key first.
+                    drop(position.take());
+                    position = self.shared.permit_queue.join(key);
+                    if position.is_none() {
+                        return Err(refused);
                     }
-                    return Err(verdict);
+                }
+                None => {
+                    drop(position.take());
+                    match refused.retry_after_ns() {
+                        Some(wait_ns) if wait_ns <= left_ns() => timer.sleep(wait_ns).await,
+                        _ => return Err(refused),
+                    }
                 }
             }
         }
     }
 
-    /// Decides like [`admit`](AsyncLimiter::admit), for a caller that keeps the receipt where a guard cannot go.
-    pub async fn decide_with_receipt(&self, request: &Request<'_>) -> (Verdict, Option<Receipt>) {
-        let (verdict, receipt) = self.decide_asking(request, Ask::Admit).await;
-        let receipt = verdict.is_allowed().then_some(receipt);
-        (verdict, receipt)
+    /// Joins the queue of a permit that the request needs, if other tasks wait for it already.
+    fn join_waiters(&self, request: &Request<'_>) -> Option<QueuePosition<'_>> {
+        let queue = &self.shared.permit_queue;
+        if queue.is_empty() {
+            return None;
+        }
+        let blank = self.blank(self.now_ns());
+        let (policy, matched) = (&*blank.policy, blank.matched(request));
+        let mut keys = matched.charges.iter().filter_map(|charge| policy.permit_queue_key(charge, matched.key(charge)));
+        keys.find(|key| queue.has_waiters(*key)).and_then(|key| queue.join(key))
     }
 
-    /// Gives back everything that a receipt is for.
-    pub fn refund(&self, receipt: Receipt) {
-        receipt.into_all().for_each(|charge| self.shared.backend.store().give_back(charge));
+    /// Returns the key of the queue to wait in, if the request was refused for lack of a permit.
+    fn missing_permit(&self, request: &Request<'_>, refused: &Verdict) -> Option<u64> {
+        let state = refused.deciding().filter(|state| refused.action() == Action::Reject && state.lacks_permit())?;
+        let matched = refused.matched(request);
+        let charge = matched.charges.get(state.charge_position())?;
+        refused.policy.permit_queue_key(charge, matched.key(charge))
     }
 
-    /// Releases permits; what was charged stays charged.
-    pub fn release(&self, receipt: Receipt) {
+    /// Sends back the tokens that this instance has leased from a shared store, before the program stops. Takes at most
+    /// half a second; without leases, no time. Leases that are not sent back end by themselves, two seconds later at
+    /// most by default.
+    pub async fn close(&self) {
+        self.shared.backend.store().close().await;
+    }
+
+    /// Refunds all charges of a receipt, and releases its permits.
+    pub fn refund(&self, receipt: impl Into<Receipt>) {
+        let receipt = receipt.into();
+        let keys = queue_keys(&receipt);
+        receipt.into_all().for_each(|charge| self.shared.backend.store().refund(charge));
+        self.shared.permit_queue.released(keys);
+    }
+
+    /// Releases the permits of a receipt; its other charges remain.
+    pub fn release(&self, receipt: impl Into<Receipt>) {
+        let receipt = receipt.into();
         self.measure(&receipt);
-        receipt.into_permits().for_each(|charge| self.shared.backend.store().give_back(charge));
+        let keys = queue_keys(&receipt);
+        self.release_permits(receipt.into_permits(), keys);
     }
 
-    /// Replaces the estimated cost by the true one, and releases permits.
-    /// Rules with a fixed cost of their own keep it.
-    pub async fn settle_by(&self, receipt: Receipt, true_cost: u64) -> Settled {
+    /// Replaces the estimated cost of a receipt by the true one, and releases its permits.
+    ///
+    /// Which charges change:
+    /// - if a matched rule has an `estimate` or reads its cost from a header, only the charges of such rules;
+    /// - otherwise the charges at the cost of the request. A cost that a rule sets does not change.
+    pub async fn settle(&self, receipt: impl Into<Receipt>, true_cost: u64) -> Settlement {
+        let receipt = receipt.into();
         if let Some(store) = self.memory_store() {
             return self.settle_in_memory(store, receipt, true_cost);
         }
         self.measure(&receipt);
-        let (permits, estimates) = receipt.into_permits_and_estimates();
-        permits.into_iter().for_each(|charge| self.shared.backend.store().give_back(charge));
+        let keys = queue_keys(&receipt);
+        let (permits, to_settle) = receipt.into_permits_and_settled();
+        self.release_permits(permits, keys);
         let mut overrun = 0;
-        for charge in estimates {
+        for charge in to_settle {
             overrun = overrun.max(self.shared.backend.store().settle(charge, true_cost).await.overrun);
         }
-        Settled { overrun }
+        Settlement { overrun }
     }
 
-    /// The same in this process, at once.
-    pub(crate) fn settle_in_memory(&self, store: &MemoryStore, receipt: Receipt, true_cost: u64) -> Settled {
+    /// Settles a receipt of the memory store.
+    pub(crate) fn settle_in_memory(&self, store: &MemoryStore, receipt: Receipt, true_cost: u64) -> Settlement {
         self.measure(&receipt);
-        let (permits, estimates) = receipt.into_permits_and_estimates();
-        permits.into_iter().for_each(|charge| self.shared.backend.store().give_back(charge));
+        let keys = queue_keys(&receipt);
+        let (permits, to_settle) = receipt.into_permits_and_settled();
+        self.release_permits(permits, keys);
         let settle = |charge| store.settle(charge, true_cost).overrun;
-        Settled { overrun: estimates.into_iter().map(settle).max().unwrap_or(0) }
+        Settlement { overrun: to_settle.into_iter().map(settle).max().unwrap_or(0) }
     }
 
-    /// Extends the leases of a receipt's permits. `false` if one was lost.
+    fn release_permits(&self, permits: impl IntoIterator<Item = ChargeReceipt>, keys: impl IntoIterator<Item = u64>) {
+        permits.into_iter().for_each(|charge| self.shared.backend.store().refund(charge));
+        self.shared.permit_queue.released(keys);
+    }
+
+    /// Extends the leases of a receipt's permits. Returns `false` if one has expired.
     pub fn renew(&self, receipt: &Receipt) -> bool {
-        // Not `all`: those after a lost one are renewed too.
+        // Not `all`: the permits after an expired one are renewed too.
         let lost = receipt.permits().filter(|charge| !self.shared.backend.store().renew(charge)).count();
         lost == 0
     }
 
-    /// Prepares a limit that a caller brings along: its keys are counted apart from those of all rules, and make room
-    /// for none of them. `scope` must be no rule's name.
+    /// Prepares a caller's limit: one that a caller sends with its request. Its keys are counted separately from those
+    /// of all rules and never evict them. `scope` must not be the name of a rule.
     pub fn caller_limit(
         &self,
         scope: &str,
@@ -311,134 +397,138 @@ impl AsyncLimiter {
         self.shared.backend.store().caller_limit(scope, quota, options)
     }
 
-    /// Decides one charge under a limit that a caller brings along. A cost of 0 only looks.
-    pub async fn check_caller(&self, charge: Charge<'_>) -> Decision {
+    /// Decides one charge under a [caller's limit](AsyncLimiter::caller_limit). A cost of 0 charges nothing.
+    pub async fn check_caller_limit(&self, charge: Charge<'_>) -> Decision {
         match &self.shared.backend {
             Backend::Memory(store) => store.check(charge.limit, charge.key, charge.cost),
-            Backend::Other(store) => store.decide(&[charge]).await.decisions[0],
+            Backend::Other(store) => store.check_all(&[charge]).await.decisions[0],
         }
     }
 
-    /// The same without waiting; `None` if the store is elsewhere.
+    /// The synchronous [`check_caller_limit`](AsyncLimiter::check_caller_limit); `None` if the counters are not in this
+    /// process.
     #[inline]
-    pub fn check_caller_now(&self, charge: Charge<'_>) -> Option<Decision> {
+    pub fn check_caller_limit_sync(&self, charge: Charge<'_>) -> Option<Decision> {
         Some(self.memory_store()?.check(charge.limit, charge.key, charge.cost))
     }
 
-    async fn decide_asking(&self, request: &Request<'_>, ask: Ask) -> (Verdict, Receipt) {
+    async fn decide_in_mode(&self, request: &Request<'_>, mode: CheckMode) -> (Verdict, Receipt) {
         match &self.shared.backend {
-            Backend::Memory(store) => self.decide_in_memory(store, request, ask, &mut None),
-            Backend::Other(store) => Box::pin(self.decide_elsewhere(&**store, request, ask, &mut None)).await,
+            Backend::Memory(store) => self.decide_in_memory(store, request, mode, &mut None),
+            Backend::Other(store) => Box::pin(self.decide_in_other_store(&**store, request, mode, &mut None)).await,
         }
     }
 
-    async fn admit_asking(&self, request: &Request<'_>, ask: Ask) -> (Verdict, Option<Permit>) {
-        let (verdict, receipt) = self.decide_asking(request, ask).await;
-        let permit = verdict.is_allowed().then(|| Permit::new(self.clone(), receipt));
-        (verdict, permit)
+    async fn permit_in_mode(&self, request: &Request<'_>, mode: CheckMode) -> Result<Permit, Refused> {
+        let (verdict, receipt) = self.decide_in_mode(request, mode).await;
+        self.permit_if_allowed(verdict, receipt)
     }
 
-    /// From a request to its verdict, in this process.
+    pub(super) fn permit_if_allowed(&self, verdict: Verdict, receipt: Receipt) -> Result<Permit, Refused> {
+        Ok(Permit::new(self.clone(), receipt, verdict.into_result()?))
+    }
+
+    /// Decides a request in the memory store.
     #[inline]
     pub(super) fn decide_in_memory<'r>(
         &self,
         store: &MemoryStore,
         request: &Request<'r>,
-        ask: Ask,
+        mode: CheckMode,
         matched: &mut Option<Matched<'r>>,
     ) -> (Verdict, Receipt) {
-        let mut verdict = self.undecided(Store::now_ns(store));
-        let ask = ask.under(&verdict.policy);
-        if ask == Ask::Check && decide_common_apart(store, request, &mut verdict) {
+        let mut verdict = self.blank(Store::now_ns(store));
+        let mode = mode.resolve(&verdict.policy);
+        if mode == CheckMode::Check && decide_common_not_inlined(store, request, &mut verdict) {
             return (verdict, Receipt::nothing());
         }
-        decide_uncommon(store, request, ask, matched, verdict)
+        decide_uncommon(store, request, mode, matched, verdict)
     }
 
-    /// The same for a request that is only charged, as most are.
+    /// Decides a request in the memory store in the mode [`CheckMode::Check`], which most requests use.
     #[inline]
     pub(super) fn check_in_memory(&self, store: &MemoryStore, request: &Request<'_>) -> Verdict {
-        let mut verdict = self.undecided(Store::now_ns(store));
+        let mut verdict = self.blank(Store::now_ns(store));
         if decide_common(store, request, &mut verdict) {
             return verdict;
         }
-        decide_uncommon(store, request, Ask::Check, &mut None, verdict).0
+        decide_uncommon(store, request, CheckMode::Check, &mut None, verdict).0
     }
 
-    /// From a request to its verdict, by a store that has to be waited for.
-    async fn decide_elsewhere<'r>(
+    /// Decides a request in a store other than the memory store.
+    async fn decide_in_other_store<'r>(
         &self,
         store: &dyn Store,
         request: &Request<'r>,
-        ask: Ask,
+        mode: CheckMode,
         matched: &mut Option<Matched<'r>>,
     ) -> (Verdict, Receipt) {
-        let undecided = self.undecided(store.now_ns());
-        let matched = matched.insert(undecided.matched(request));
-        self.decide_matched(&undecided, matched, ask, &[]).await
+        let blank = self.blank(store.now_ns());
+        let matched = matched.insert(blank.matched(request));
+        self.decide_matched(&blank, matched, mode, &[]).await
     }
 
-    /// Decides what applies to a request, together with charges under limits of callers.
+    /// Decides the matched charges of a request together with charges under callers' limits.
     pub(super) async fn decide_matched(
         &self,
-        undecided: &Verdict,
+        blank: &Verdict,
         matched: &Matched<'_>,
-        ask: Ask,
-        extra: &[Charge<'_>],
+        mode: CheckMode,
+        caller_charges: &[Charge<'_>],
     ) -> (Verdict, Receipt) {
         let store = match &self.shared.backend {
-            Backend::Memory(store) => return decide_any(store, undecided, matched, ask, extra),
+            Backend::Memory(store) => return decide_any(store, blank, matched, mode, caller_charges),
             Backend::Other(store) => &**store,
         };
-        let policy = &*undecided.policy;
-        let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra);
-        while let Some(charges) = deciding.next() {
-            let outcome = store.decide(charges).await;
-            deciding.answer(outcome);
+        let policy = &*blank.policy;
+        let mut machine = DecisionMachine::new(blank, matched, mode.resolve(policy), caller_charges);
+        while let Some(charges) = machine.next() {
+            let outcome = store.check_all(charges).await;
+            machine.apply(outcome);
         }
-        deciding.finish()
+        machine.finish()
     }
 
     pub(super) fn backend(&self) -> &Backend {
         &self.shared.backend
     }
 
-    /// Notes how long permits were held that are released now.
+    /// Records the holding times of permits that are about to be released.
     fn measure(&self, receipt: &Receipt) {
         if receipt.holds_permits() {
             let now_ns = self.now_ns();
-            receipt.measured().for_each(|measured| measured.ends(now_ns));
+            receipt.held_permits().for_each(|permit| permit.holding.record(now_ns.saturating_sub(permit.since_ns)));
         }
     }
 
-    /// A verdict of the policy in force, with the overrides that the store knows, in which nothing is decided yet.
+    /// Takes a blank verdict of the active policy, with the current overrides, from the pool.
     #[inline(always)]
-    pub(super) fn undecided(&self, now_ns: u64) -> Verdict {
+    pub(super) fn blank(&self, now_ns: u64) -> Verdict {
         let shared = &*self.shared;
-        let number = shared.number.load(Ordering::Acquire);
-        let verdict = Verdict::undecided(shared.slot, number, now_ns, || shared.active.load_full());
+        let generation = shared.generation.load(Ordering::Acquire);
+        let verdict = Verdict::blank(shared.limiter_number, generation, now_ns, || shared.active.load_full());
         if self.overrides_version() == verdict.policy.overrides_version {
             verdict
         } else {
-            self.undecided_after_change(now_ns)
+            self.blank_after_override_change(now_ns)
         }
     }
 
-    /// An override was set or has ended.
+    /// Takes a blank verdict after an override was set or has ended.
     #[cold]
-    fn undecided_after_change(&self, now_ns: u64) -> Verdict {
-        let policy = self.with_new_overrides();
-        Verdict::undecided(self.shared.slot, policy.number(), now_ns, || policy)
+    fn blank_after_override_change(&self, now_ns: u64) -> Verdict {
+        let policy = self.update_overrides();
+        Verdict::blank(self.shared.limiter_number, policy.generation(), now_ns, || policy)
     }
 
-    /// The policy in force, for a call that is rare: the thread does not keep it afterwards.
+    /// Returns the active policy with the current overrides, for rare calls: it does not use the verdict pool.
     pub(super) fn active_policy(&self) -> Arc<ActivePolicy> {
         let policy = self.shared.active.load_full();
-        let is_new = self.overrides_version() == policy.overrides_version;
-        if is_new { policy } else { self.with_new_overrides() }
+        let is_current = self.overrides_version() == policy.overrides_version;
+        if is_current { policy } else { self.update_overrides() }
     }
 
-    fn with_new_overrides(&self) -> Arc<ActivePolicy> {
+    fn update_overrides(&self) -> Arc<ActivePolicy> {
         let _changing = self.changing();
         let active = self.shared.active.load();
         if self.overrides_version() != active.overrides_version {
@@ -447,11 +537,17 @@ impl AsyncLimiter {
         self.shared.active.load_full()
     }
 
-    /// Puts a policy in force. Only under the lock, so that number and policy change together.
+    /// Activates a policy. The caller holds the lock, so that the generation and the policy change together.
     fn activate(&self, policy: ActivePolicy) {
-        let number = policy.number();
+        let generation = policy.generation();
         self.shared.active.store(Arc::new(policy));
-        self.shared.number.store(number, Ordering::Release);
+        self.shared.generation.store(generation, Ordering::Release);
+        self.shared.permit_queue.wake_all();
+    }
+
+    /// Wakes the tasks that wait for permits, after a change that may have freed some.
+    pub(super) fn wake_waiters(&self) {
+        self.shared.permit_queue.wake_all();
     }
 
     #[inline]
@@ -463,11 +559,31 @@ impl AsyncLimiter {
         self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether anything depends on where a request comes from.
+    /// Whether the policy depends on the client's address.
     #[cfg(feature = "tower")]
     pub(crate) fn needs_client_ip(&self) -> bool {
         self.shared.active.load().compiled.needs_client_ip()
     }
+}
+
+/// Waits for the delay of a permit, or refunds it if the delay exceeds the time left.
+async fn wait_for_delay(permit: Permit, left_ns: u64, timer: impl Timer) -> Result<Permit, Refused> {
+    let delay_ns = permit.verdict().delay_ns();
+    if delay_ns > left_ns {
+        let verdict = permit.verdict().clone();
+        permit.refund();
+        return Err(Refused::too_slow(verdict, left_ns));
+    }
+    let delayed = permit.refund_on_drop();
+    if delay_ns > 0 {
+        timer.sleep(delay_ns).await;
+    }
+    Ok(delayed.keep())
+}
+
+/// Returns the queues of the permits that a receipt holds.
+fn queue_keys(receipt: &Receipt) -> SmallVec<[u64; 2]> {
+    receipt.held_permits().map(|permit| permit.queue_key).collect()
 }
 
 impl fmt::Debug for AsyncLimiter {

@@ -1,8 +1,8 @@
-//! Where the counters of a limiter are: in this process, or behind any other [`Store`].
+//! The store of a limiter: the memory store, or any other [`Store`].
 
 use tollgate_store::{ChangeError, Charge, MemoryStore, Outcome, SharedOverrides, Store, StoreAdmin};
 
-/// The store behind a limiter. One in this process is called directly, and answers at once.
+/// The store of a limiter. The memory store is called directly, without a future.
 #[allow(clippy::large_enum_variant, reason = "a limiter has one")]
 pub(in crate::limiter) enum Backend {
     Memory(MemoryStore),
@@ -10,7 +10,7 @@ pub(in crate::limiter) enum Backend {
 }
 
 impl Backend {
-    /// The store, for calls that are rare.
+    /// Returns the store, for rare calls.
     pub(in crate::limiter) fn store(&self) -> &dyn Store {
         match self {
             Backend::Memory(store) => store,
@@ -19,14 +19,14 @@ impl Backend {
     }
 
     /// Makes charges, all or none.
-    pub(in crate::limiter) async fn decide(&self, charges: &[Charge<'_>]) -> Outcome {
+    pub(in crate::limiter) async fn check_all(&self, charges: &[Charge<'_>]) -> Outcome {
         match self {
-            Backend::Memory(store) => store.decide_now(charges),
-            Backend::Other(store) => store.decide(charges).await,
+            Backend::Memory(store) => store.check_all_now(charges),
+            Backend::Other(store) => store.check_all(charges).await,
         }
     }
 
-    /// The time by which the store decides, in nanoseconds since 1970.
+    /// Returns the time of the store's clock, in nanoseconds since 1970.
     #[inline]
     pub(in crate::limiter) fn now_ns(&self) -> u64 {
         match self {
@@ -43,15 +43,15 @@ impl Backend {
         }
     }
 
-    /// What the store offers to operators.
+    /// Returns the admin interface of the store.
     pub(in crate::limiter) fn admin(&self) -> Result<&dyn StoreAdmin, ChangeError> {
-        self.store().admin().ok_or(ChangeError::NotOffered)
+        self.store().admin().ok_or(ChangeError::Unsupported)
     }
 
-    /// Tells a shared store what all instances must have in common.
-    pub(in crate::limiter) fn agree_on(&self, fingerprint: Option<&str>) {
+    /// Passes to a shared store what all instances must have in common.
+    pub(in crate::limiter) fn compare_fingerprint(&self, fingerprint: Option<&str>) {
         if let Some(admin) = self.store().admin() {
-            admin.agree_on(fingerprint);
+            admin.compare_fingerprint(fingerprint);
         }
     }
 }

@@ -4,14 +4,14 @@ use thiserror::Error;
 use tollgate_policy::{CompileError, PolicyErrors};
 use tollgate_store::BuildError;
 
-/// Why a limiter cannot be made, or cannot take a policy.
+/// Why a limiter cannot be created, or does not accept a policy.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LimiterError {
     /// The policy has errors.
     #[error(transparent)]
     Policy(PolicyErrors),
-    /// The policy's file has errors, or cannot be read.
+    /// The policy file has errors or cannot be read.
     #[cfg(feature = "yaml")]
     #[error(transparent)]
     File(tollgate_policy::LoadError),
@@ -21,27 +21,27 @@ pub enum LimiterError {
     /// The store cannot be built.
     #[error(transparent)]
     Store(BuildError),
-    /// The counters of the past cannot be restored.
+    /// The snapshot of the counters cannot be restored.
     #[error(transparent)]
     Snapshot(Box<dyn Error + Send + Sync>),
-    /// The policy wants a store that must be given: see [`AsyncLimiter::with_store`](crate::AsyncLimiter::with_store).
+    /// The policy configures another store than the constructor provides.
     #[error(
-        "the policy keeps its counters elsewhere: AsyncLimiter::connect is for Redis, Limiter::new for memory, and AsyncLimiter::with_store for any store"
+        "the policy configures another store: use AsyncLimiter::connect for Redis, Limiter::new for memory, AsyncLimiter::with_store for a custom store"
     )]
     OtherStore,
-    /// The policy hashes secret values under another key than the one in force.
-    #[error("it hashes secret values under another key, so that their counts would start anew: start again to use it")]
+    /// The policy hashes secret values with another key than the active policy.
+    #[error("the policy hashes secret values with another key, which would reset their counters: restart to apply it")]
     OtherSecretKey,
-    /// The policy's shared store cannot be had.
+    /// The shared store cannot be opened.
     #[cfg(feature = "redis")]
     #[error(transparent)]
     Connect(crate::connect::ConnectError),
-    /// The store does not take one of the policy's quotas.
+    /// The store does not accept one of the policy's quotas.
     #[error("{scope}: {error}")]
     Limit {
         /// The scope of the quota.
         scope: String,
-        /// What the store says.
+        /// The error of the store.
         #[source]
         error: Box<dyn Error + Send + Sync>,
     },

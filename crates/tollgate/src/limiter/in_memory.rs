@@ -1,34 +1,43 @@
-//! Decisions in a memory store: plain code from what a request matches to its verdict.
+//! Decisions in the memory store, from matching a request to its verdict.
+//!
+//! A *plain* rule is enforced, does not limit concurrency, has no escalation, and counts each of its quotas under one
+//! limit. A *common* request is one under a policy of plain rules without overrides that also matches by
+//! `CompiledPolicy::common_charges`. There are three levels, each a fallback of the one before:
+//! 1. [`decide_common`]: the request is common and has one to four charges. The key of each charge is hashed as its
+//!    rule is matched; then all charges are made in one step, all or none.
+//! 2. `decide_plain`: the matched rules are plain, and there are one to four charges. They are collected in a list of
+//!    matches first.
+//! 3. [`decide_any`]: everything else, by the state machine of `decision`. This includes common requests without
+//!    charges or with more than four.
 
 use arrayvec::ArrayVec;
 use tollgate_policy::{Access, CommonCharges, Matched, Request};
 use tollgate_store::{Charge, KeyHash, MemoryStore};
 
 use super::active::ActivePolicy;
-use super::decision::{Ask, Deciding};
+use super::decision::{CheckMode, DecisionMachine};
 use crate::receipt::Receipt;
 use crate::verdict::{RuleState, Verdict, VerdictData};
 
-/// Decides a request after what it matches was written down.
+/// Decides a request that is not common: the second and third level.
 #[inline(never)]
 pub(super) fn decide_uncommon<'r>(
     store: &MemoryStore,
     request: &Request<'r>,
-    ask: Ask,
+    mode: CheckMode,
     matched: &mut Option<Matched<'r>>,
     mut verdict: Verdict,
 ) -> (Verdict, Receipt) {
     let matched = matched.insert(Matched::new(Access::Rules));
     verdict.policy.match_into(request, verdict.now_ns, matched);
-    if ask == Ask::Check && is_plain(&verdict.policy, matched) {
+    if mode == CheckMode::Check && is_plain(&verdict.policy, matched) {
         decide_plain(store, matched, &mut verdict);
         return (verdict, Receipt::nothing());
     }
-    decide_any(store, &verdict, matched, ask, &[])
+    decide_any(store, &verdict, matched, mode, &[])
 }
 
-/// Whether the charges of a request are few, are made as they were matched, and a refusal is only a refusal: nearly
-/// always.
+/// Whether all charges of a request are of plain rules, and there are some, but at most [`FEW`].
 #[inline]
 fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
     matched.access == Access::Rules
@@ -37,11 +46,11 @@ fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
         && (policy.is_plain || matched.charges.iter().all(|charge| policy.rules[charge.rule as usize].is_plain))
 }
 
-/// Decides a request that every rule it matches treats as most requests, without keeping what it matches. False if it
-/// has to be decided otherwise.
+/// Decides a common request without collecting the matched rules. Returns `false` if the request is not common, or has
+/// no charge or more than [`FEW`].
 ///
-/// Everything it calls becomes part of it, so it is a part of `check_in_memory` and nothing else: other callers take
-/// [`decide_common_apart`].
+/// All code that it calls is inlined. To limit code size only `check_in_memory` inlines it; other callers use
+/// [`decide_common_not_inlined`].
 #[inline(always)]
 pub(super) fn decide_common(store: &MemoryStore, request: &Request<'_>, verdict: &mut VerdictData) -> bool {
     let VerdictData { policy, states, now_ns, .. } = &mut *verdict;
@@ -51,29 +60,31 @@ pub(super) fn decide_common(store: &MemoryStore, request: &Request<'_>, verdict:
     }
     let Some(mut charges) = policy.compiled.common_charges(request) else { return false };
     let endpoint = charges.endpoint();
-    if let Some(only) = charges.only() {
-        let Ok(only) = only else { return false };
+    if let Some(only_charge) = charges.only() {
+        // An error means that the request is not common.
+        let Ok(only) = only_charge else { return false };
         let charge = policy.common_charge(store, &only);
-        // Not moved about: what was just written in words is slow to read as larger pieces.
-        if let Some(decision) = store.decide_one(&charge, *now_ns) {
+        // The decision is used in place: moving it would load it in larger pieces than it was written in, which stalls
+        // the processor (no store-to-load forwarding).
+        if let Some(decision) = store.check_fast_path(&charge, *now_ns) {
             verdict.endpoint = endpoint;
-            verdict.decided_one(only.rule, only.quota, decision);
+            verdict.set_only_decision(only.rule, only.quota, decision);
             return true;
         }
     }
     let Some(passed) = decide_several(store, policy, &mut charges, states, *now_ns) else { return false };
     verdict.endpoint = endpoint;
-    // A policy that needs no receipts has no queues, and so no delays.
+    // Every policy with queues has `needs_receipts`. So if it is false, nothing is delayed.
     if passed && !verdict.policy.needs_receipts {
-        verdict.passed(0);
+        verdict.allow_after(0);
     } else {
-        verdict.decided_plain(passed);
+        verdict.allow_or_reject(passed);
     }
     true
 }
 
-/// Makes the charges of a common request, all or none, and writes their states. `None` if the request is not common
-/// after all.
+/// Makes the charges of a common request, all or none, and writes their states. Returns `None` if the request is not
+/// common, or has no charge or more than [`FEW`].
 #[inline(always)]
 fn decide_several(
     store: &MemoryStore,
@@ -83,30 +94,30 @@ fn decide_several(
     now_ns: u64,
 ) -> Option<bool> {
     let mut charges = FewCharges::new();
-    let mut positions = [(0, 0); FEW];
+    let mut rules_and_quotas = [(0, 0); FEW];
     for charge in found {
         let charge = charge.ok()?;
-        *positions.get_mut(charges.len())? = (charge.rule, charge.quota);
+        *rules_and_quotas.get_mut(charges.len())? = (charge.rule, charge.quota);
         charges.try_push(policy.common_charge(store, &charge)).ok()?;
     }
     if charges.is_empty() {
         return None;
     }
     states.resize(charges.len(), RuleState::UNDECIDED);
-    let passed = store.decide_charges_at(now_ns, &charges, states);
-    // After the swaps, each of which waits until all writes before it are done.
-    for (at, (state, (rule, quota))) in states.iter_mut().zip(positions).enumerate() {
+    let passed = store.check_all_into_at(now_ns, &charges, states);
+    // For speed, written after the charges: their compare-and-swaps would wait for these writes.
+    for (at, (state, (rule, quota))) in states.iter_mut().zip(rules_and_quotas).enumerate() {
         state.set(rule, quota, at);
     }
     Some(passed)
 }
 
 #[inline(never)]
-pub(super) fn decide_common_apart(store: &MemoryStore, request: &Request<'_>, verdict: &mut VerdictData) -> bool {
+pub(super) fn decide_common_not_inlined(store: &MemoryStore, request: &Request<'_>, verdict: &mut VerdictData) -> bool {
     decide_common(store, request, verdict)
 }
 
-/// Decides a request to which up to four charges of plain rules apply.
+/// Decides a request with up to four charges of plain rules.
 #[inline]
 fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut VerdictData) {
     verdict.endpoint = matched.endpoint;
@@ -119,29 +130,29 @@ fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut Verdic
             charges.push(policy.charge(store, charge.quota, matched.key(charge), charge.cost));
             state.set(charge.rule, charge.quota, at);
         }
-        store.decide_charges_at(*now_ns, &charges, states)
+        store.check_all_into_at(*now_ns, &charges, states)
     };
-    verdict.decided_plain(passed);
+    verdict.allow_or_reject(passed);
 }
 
-/// How many charges are decided in place.
+/// The largest number of charges that are decided without allocation.
 const FEW: usize = 4;
 
 type FewCharges<'a> = ArrayVec<Charge<'a, KeyHash>, FEW>;
 
-/// Decides any request in memory.
+/// Decides any request in the memory store.
 pub(super) fn decide_any(
     store: &MemoryStore,
-    undecided: &Verdict,
+    blank: &Verdict,
     matched: &Matched<'_>,
-    ask: Ask,
-    extra: &[Charge<'_>],
+    mode: CheckMode,
+    caller_charges: &[Charge<'_>],
 ) -> (Verdict, Receipt) {
-    let policy = &*undecided.policy;
-    let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra);
-    while let Some(charges) = deciding.next() {
-        let outcome = store.decide_now(charges);
-        deciding.answer(outcome);
+    let policy = &*blank.policy;
+    let mut machine = DecisionMachine::new(blank, matched, mode.resolve(policy), caller_charges);
+    while let Some(charges) = machine.next() {
+        let outcome = store.check_all_now(charges);
+        machine.apply(outcome);
     }
-    deciding.finish()
+    machine.finish()
 }

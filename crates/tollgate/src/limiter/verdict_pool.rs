@@ -1,13 +1,13 @@
-//! Verdicts that are used again, so that a decision allocates nothing and changes no shared count.
+//! A pool of verdict data for each thread, so that a decision allocates nothing and changes no shared reference count.
 //!
-//! A verdict keeps the policy that it was decided by, so that it can name its rules after a reload, and how each of these
-//! rules stands. An `Arc` to the policy would be counted twice for every decision, by all threads in one cache line, and
-//! some hundreds of bytes would be moved wherever a verdict goes. So a verdict is a pointer to its [data](VerdictData),
-//! and each thread keeps the data of verdicts that were dropped, with their references to the policy in force: the next
-//! decision takes one of them. Only a thread that has none, or that sees another policy for the first time, allocates and
-//! touches the shared count.
+//! A verdict references the policy that decided it, to name its rules after a reload, and has the state of each of
+//! these rules. Cloning an `Arc` of the policy would change its count twice for every decision, by all threads in one
+//! cache line, and moving a verdict by value would copy some hundreds of bytes. So a verdict is a pointer to its
+//! [data](VerdictData), and each thread keeps the data of dropped verdicts with their references to the active policy:
+//! the next decision reuses one. Only a thread that has none, or that uses a new policy for the first time, allocates
+//! and changes the shared count.
 //!
-//! The price: a thread that decides nothing any more keeps the last policy that it used until it ends.
+//! The cost: an idle thread keeps the last policy that it used until the thread ends.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -15,25 +15,26 @@ use std::sync::Arc;
 use super::active::ActivePolicy;
 use crate::verdict::{Verdict, VerdictData};
 
-/// Limiters of one process are spread over so many slots of a thread. Two limiters in one slot replace each other's
-/// data, which is slower and otherwise harmless.
+/// The number of slots of a thread, over which the limiters of a process are spread. Two limiters in one slot replace
+/// each other's data, which is slower and otherwise harmless.
 const SLOTS: usize = 8;
 
-/// A thread keeps no more than this: verdicts that are made on one thread and dropped on another would pile up there.
+/// The largest number of verdicts that a slot keeps: verdicts created on one thread and dropped on another would
+/// accumulate there.
 const KEPT: usize = 64;
 
-/// What a thread keeps for one limiter, all of it for the same policy.
+/// The pooled data of one limiter, all of the same policy.
 struct Slot {
-    number: Cell<u64>,
-    /// The one that is used first. Most threads have one verdict at a time, and need no other.
+    generation: Cell<u64>,
+    /// Used first: most threads have one verdict at a time.
     first: Cell<Option<Box<VerdictData>>>,
-    #[allow(clippy::vec_box, reason = "what it keeps is moved as a pointer")]
+    #[allow(clippy::vec_box, reason = "its items are moved as pointers")]
     more: RefCell<Vec<Box<VerdictData>>>,
 }
 
 impl Slot {
     const fn empty() -> Slot {
-        Slot { number: Cell::new(0), first: Cell::new(None), more: RefCell::new(Vec::new()) }
+        Slot { generation: Cell::new(0), first: Cell::new(None), more: RefCell::new(Vec::new()) }
     }
 
     #[inline]
@@ -49,7 +50,7 @@ impl Slot {
         self.more.try_borrow_mut().ok()?.pop()
     }
 
-    /// Keeps data; returns what cannot be kept.
+    /// Keeps data; returns data that cannot be kept.
     #[inline]
     fn keep(&self, data: Box<VerdictData>) -> Option<Box<VerdictData>> {
         let before = self.first.replace(Some(data))?;
@@ -73,26 +74,26 @@ thread_local! {
 }
 
 impl Verdict {
-    /// A verdict in which nothing is decided yet, of the policy with this number, which `load` gives. It may give a
-    /// later one. Its states are to be written.
+    /// Returns a blank verdict of the policy of this generation, or of a newer one: `load` returns the active policy.
+    /// Only its states are not blank: they are those of an earlier verdict, and must be overwritten or cleared.
     #[inline(always)]
-    pub(super) fn undecided(
-        slot: usize,
-        number: u64,
+    pub(super) fn blank(
+        limiter_number: usize,
+        generation: u64,
         now_ns: u64,
         load: impl FnOnce() -> Arc<ActivePolicy>,
     ) -> Verdict {
-        match kept(slot, number) {
+        match take_pooled(limiter_number, generation) {
             Some(data) => Verdict::of(data, now_ns),
-            None => Verdict::of(first_of(slot, load()), now_ns),
+            None => Verdict::of(allocate(limiter_number, load()), now_ns),
         }
     }
 
-    /// Another verdict of the same policy, in which nothing is decided yet.
+    /// Returns a blank verdict of the same policy, without states.
     #[inline]
-    pub(crate) fn another(&self, now_ns: u64) -> Verdict {
-        // A policy that was replaced meanwhile is not kept again: the slot belongs to the one in force.
-        let data = kept(self.policy.slot(), self.policy.number());
+    pub(crate) fn blank_of_same_policy(&self, now_ns: u64) -> Verdict {
+        // If the policy was replaced, the pool has no data of it, and new data is allocated.
+        let data = take_pooled(self.policy.limiter_number(), self.policy.generation());
         let data = data.unwrap_or_else(|| VerdictData::new(Arc::clone(&self.policy)));
         let mut verdict = Verdict::of(data, now_ns);
         verdict.states.clear();
@@ -100,24 +101,25 @@ impl Verdict {
     }
 }
 
+/// Takes data of this generation from the pool.
 #[inline(always)]
-fn kept(slot: usize, number: u64) -> Option<Box<VerdictData>> {
+fn take_pooled(limiter_number: usize, generation: u64) -> Option<Box<VerdictData>> {
     let take = |slots: &[Slot; SLOTS]| {
-        let slot = &slots[slot % SLOTS];
-        if slot.number.get() == number { slot.take() } else { None }
+        let slot = &slots[limiter_number % SLOTS];
+        if slot.generation.get() == generation { slot.take() } else { None }
     };
     SLOTS_OF_THREAD.try_with(take).ok().flatten()
 }
 
-/// The first data of a policy that a thread has not seen, or more of one that it has. What the thread keeps of other
-/// policies is dropped outside of the borrow: a policy that nothing else refers to may drop anything.
+/// Allocates data of a policy. If its slot is of another generation, it is emptied first. Its data is dropped
+/// outside of the borrow, because dropping the last reference to a policy may run any code.
 #[cold]
 #[inline(never)]
-fn first_of(slot: usize, policy: Arc<ActivePolicy>) -> Box<VerdictData> {
+fn allocate(limiter_number: usize, policy: Arc<ActivePolicy>) -> Box<VerdictData> {
     let replaced = SLOTS_OF_THREAD.try_with(|slots| {
-        let slot = &slots[slot % SLOTS];
+        let slot = &slots[limiter_number % SLOTS];
         let mut more = slot.more.try_borrow_mut().ok()?;
-        if slot.number.replace(policy.number()) == policy.number() {
+        if slot.generation.replace(policy.generation()) == policy.generation() {
             return None;
         }
         Some((std::mem::take(&mut *more), slot.first.take()))
@@ -126,14 +128,14 @@ fn first_of(slot: usize, policy: Arc<ActivePolicy>) -> Box<VerdictData> {
     VerdictData::new(policy)
 }
 
-/// Gives back what a verdict was made of.
+/// Returns the data of a dropped verdict to the pool.
 #[inline(always)]
-pub(crate) fn give_back(data: Box<VerdictData>) {
-    let (number, slot) = (data.policy.number(), data.policy.slot());
-    // A thread that ends has no slots any more; then it is simply dropped.
+pub(crate) fn return_to_pool(data: Box<VerdictData>) {
+    let (generation, limiter_number) = (data.policy.generation(), data.policy.limiter_number());
+    // A thread that is ending has no slots: the data is dropped.
     let dropped = SLOTS_OF_THREAD.try_with(|slots| {
-        let slot = &slots[slot % SLOTS];
-        if slot.number.get() == number { slot.keep(data) } else { Some(data) }
+        let slot = &slots[limiter_number % SLOTS];
+        if slot.generation.get() == generation { slot.keep(data) } else { Some(data) }
     });
     if !matches!(dropped, Ok(None)) {
         drop_data(dropped);

@@ -9,38 +9,39 @@ use http::{Extensions, HeaderMap};
 use tokio::time::Sleep;
 
 use crate::permit::Permit;
-use crate::verdict::Verdict;
 
-/// Lets a handler say what a request truly cost. It is in the request's
-/// extensions where the policy estimates costs; the layer settles the charge
-/// when the response has ended. Unless it is set, the estimate stays. Of
-/// several layers around a service all hear it; where a policy names a response
-/// header that tells the cost, that has the last word.
+/// The true cost of a request, set by its handler.
+///
+/// The layer inserts it into the request's extensions if the cost is an estimate: of a matched rule, or of
+/// [`TollgateLayer::cost`](super::TollgateLayer::cost). Otherwise it is absent; a handler for both cases takes an
+/// `Option`. The layer settles the charge when the response has ended. Without a call of `set` or `add` the estimate
+/// remains. Several layers around a service share it. If the policy names a response header with the cost, that header
+/// takes precedence.
 #[derive(Clone, Debug)]
 pub struct TrueCost(Arc<AtomicU64>);
 
 impl TrueCost {
-    /// No request costs so much.
+    /// Not a valid cost: no true cost was set.
     const UNKNOWN: u64 = u64::MAX;
 
-    /// The one that a layer further out has put there, or a new one.
+    /// Returns the one that an outer layer has inserted, or inserts a new one.
     pub(super) fn of(extensions: &mut Extensions) -> TrueCost {
         let unknown = || TrueCost(Arc::new(AtomicU64::new(TrueCost::UNKNOWN)));
         extensions.get_or_insert_with(unknown).clone()
     }
 
-    /// Says what it cost. May be called again; the last word counts.
+    /// Sets the true cost. A later call replaces it.
     pub fn set(&self, cost: u64) {
         self.0.store(cost.min(TrueCost::UNKNOWN - 1), Ordering::Relaxed);
     }
 
-    /// Adds to what it cost so far: for a response whose parts are counted as they are sent.
+    /// Adds to the true cost: for a response whose parts are counted as they are sent.
     pub fn add(&self, cost: u64) {
         let more = |known: u64| {
             let known = if known == TrueCost::UNKNOWN { 0 } else { known };
             Some(known.saturating_add(cost).min(TrueCost::UNKNOWN - 1))
         };
-        // The closure always has an answer.
+        // The closure always returns a value.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
@@ -49,14 +50,13 @@ impl TrueCost {
     }
 }
 
-/// Holds a request's charges until its response has ended, and settles them then.
+/// Holds the charges of a request until its response has ended, then settles them.
 pub(super) struct Guard {
     permit: Option<Permit>,
-    verdict: Verdict,
-    /// What the handler says, if anything was estimated.
+    /// The handler's value, if the cost is an estimate.
     true_cost: Option<TrueCost>,
-    /// What the response says.
-    told_cost: Option<u64>,
+    /// The value of the response header that the policy names.
+    header_cost: Option<u64>,
     renewal: Option<Renewal>,
 }
 
@@ -66,17 +66,17 @@ struct Renewal {
 }
 
 impl Guard {
-    pub(super) fn new(permit: Permit, verdict: Verdict, true_cost: Option<TrueCost>) -> Guard {
+    pub(super) fn new(permit: Permit, true_cost: Option<TrueCost>) -> Guard {
         let renewal = permit.renew_every().map(|every| Renewal { every, sleep: Box::pin(tokio::time::sleep(every)) });
-        Guard { permit: Some(permit), verdict, true_cost, told_cost: None, renewal }
+        Guard { permit: Some(permit), true_cost, header_cost: None, renewal }
     }
 
-    /// Renews leases that run out. It is polled with the response.
-    pub(super) fn keep(&mut self, context: &mut Context<'_>) {
+    /// Renews leases before they expire. It is polled with the response.
+    pub(super) fn renew_leases(&mut self, context: &mut Context<'_>) {
         let (Some(renewal), Some(permit)) = (&mut self.renewal, &self.permit) else { return };
         while let Poll::Ready(()) = renewal.sleep.as_mut().poll(context) {
             if !permit.renew() {
-                // Somebody else has it by now; there is nothing left to keep.
+                // The lease has expired and the permit may belong to another holder.
                 self.renewal = None;
                 return;
             }
@@ -85,17 +85,18 @@ impl Guard {
         }
     }
 
-    /// Learns the true cost from the header of the response, where the policy says so.
-    pub(super) fn settle_by(&mut self, headers: &HeaderMap) {
-        let Some((name, max)) = self.verdict.settled_by() else { return };
-        let told = headers.get(name).and_then(|cost| cost.to_str().ok()?.trim().parse::<u64>().ok());
-        self.told_cost = told.map(|cost| cost.min(max));
+    /// Reads the true cost from the response header that the policy names, if it names one.
+    pub(super) fn read_cost(&mut self, headers: &HeaderMap) {
+        let settled_by = self.permit.as_ref().and_then(|permit| permit.verdict().cost_header());
+        let Some((name, max)) = settled_by else { return };
+        let cost = headers.get(name).and_then(|cost| cost.to_str().ok()?.trim().parse::<u64>().ok());
+        self.header_cost = cost.map(|cost| cost.min(max));
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let cost = self.told_cost.or_else(|| self.true_cost.as_ref()?.get());
+        let cost = self.header_cost.or_else(|| self.true_cost.as_ref()?.get());
         let (Some(permit), Some(cost)) = (self.permit.take(), cost) else { return };
         let Some(permit) = permit.settle_now(cost) else { return };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

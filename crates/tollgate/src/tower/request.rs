@@ -1,16 +1,16 @@
-//! What the layer reads of a request.
+//! Reads a request for the policy.
 
 use std::net::IpAddr;
 
 use http::{Extensions, HeaderMap, Uri, header};
 use tollgate_policy::{FieldName, Headers, Request};
 
-/// The address at the other end of a connection, for servers that put it into
-/// a request's extensions themselves.
+/// The address of the peer of a connection. A server that neither axum nor tonic runs inserts it into each request's
+/// extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
-/// Looks where the servers that we know leave it.
+/// Finds the peer's address where axum, tonic or a [`PeerAddress`] stores it.
 pub(super) fn known_peer_address(extensions: &Extensions) -> Option<IpAddr> {
     if let Some(PeerAddress(address)) = extensions.get() {
         return Some(*address);
@@ -28,7 +28,7 @@ pub(super) fn known_peer_address(extensions: &Extensions) -> Option<IpAddr> {
     None
 }
 
-/// Header fields as HTTP has them, and the host where HTTP/2 says it.
+/// The header fields of an HTTP request, and its host: the target's authority in HTTP/2.
 pub(super) struct HeaderLines<'a> {
     headers: &'a HeaderMap,
     uri: &'a Uri,
@@ -60,30 +60,30 @@ impl Headers for HeaderLines<'_> {
         Some((first.as_bytes(), lines.next().is_some()))
     }
 
-    /// HTTP/2 says it in the target, HTTP/1 in a field.
+    /// The authority of the target (HTTP/2), else the `Host` field (HTTP/1).
     fn host(&self) -> Option<&str> {
         let named = || self.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         self.uri.host().or_else(named)
     }
 }
 
-/// What the policy may know of a request.
-pub(super) fn described<'a, B>(
+/// Describes an HTTP request to the policy.
+pub(super) fn policy_request<'a, B>(
     request: &'a http::Request<B>,
     headers: &'a HeaderLines<'a>,
     peer: Option<IpAddr>,
 ) -> Request<'a> {
     Request {
         method: request.method().as_str(),
-        target: whole_uri(request).path_and_query().map_or("", http::uri::PathAndQuery::as_str),
+        target: original_uri(request).path_and_query().map_or("", http::uri::PathAndQuery::as_str),
         headers,
         ..Request::from_peer(peer)
     }
 }
 
-/// The address as it was asked for. A nested router of axum takes the prefix
-/// away from what its services see, and a policy is about what clients send.
-fn whole_uri<B>(request: &http::Request<B>) -> &Uri {
+/// The URI as the client sent it. A nested router of axum strips the prefix from what its services see; a policy
+/// matches the whole path.
+fn original_uri<B>(request: &http::Request<B>) -> &Uri {
     #[cfg(feature = "axum")]
     if let Some(axum::extract::OriginalUri(uri)) = request.extensions().get() {
         return uri;
@@ -91,7 +91,7 @@ fn whole_uri<B>(request: &http::Request<B>) -> &Uri {
     request.uri()
 }
 
-/// Whether the client speaks gRPC, and reads the status from a field of its own.
+/// Whether the request is gRPC, whose clients read the status from a header field.
 pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }

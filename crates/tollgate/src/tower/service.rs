@@ -5,19 +5,21 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Extensions, Request, Response};
+use http_body::Body;
 use tollgate_store::{Timer, TokioTimer};
 use tower_service::Service;
 
+use super::app_values::AppValues;
 use super::guard::{Guard, TrueCost};
 use super::layer::Options;
 use super::refusal::{no_peer_address, refusal};
-use super::request::{HeaderLines, described, is_grpc};
-use super::response::{ResponseFuture, TollgateBody, Under, put_fields};
-use crate::limiter::Ask;
-use crate::permit::{Permit, Waiting};
+use super::request::{HeaderLines, is_grpc, policy_request};
+use super::response::{BoxError, Pending, ResponseFuture, TollgateBody, put_fields};
+use crate::limiter::{AsyncLimiter, CheckMode};
+use crate::permit::{DelayedPermit, Permit};
 use crate::verdict::{Action, Verdict};
 
-/// A service behind a limiter.
+/// A service whose requests a limiter decides first.
 #[derive(Clone)]
 pub struct Tollgate<Inner> {
     pub(super) inner: Inner,
@@ -30,7 +32,8 @@ where
     Inner::Future: Send,
     Inner::Error: Send,
     In: Send + 'static,
-    Out: http_body::Body<Data = Bytes> + Send + 'static,
+    Out: Body<Data = Bytes> + Send + 'static,
+    Out::Error: Into<BoxError>,
 {
     type Response = Response<TollgateBody<Out>>;
     type Error = Inner::Error;
@@ -42,34 +45,39 @@ where
 
     fn call(&mut self, mut request: Request<In>) -> Self::Future {
         let options = &self.options;
+        let mut values = AppValues::default();
+        if !options.functions.is_empty() {
+            (request, values) = options.functions.read(request);
+        }
         let peer = (options.peer_address)(request.extensions());
-        if peer.is_none() && options.limiter.needs_client_ip() {
+        if peer.is_none() && options.limiter(&values).needs_client_ip() && !values.has_client_ip() {
             return ResponseFuture::ready(no_peer_address(is_grpc(request.headers())));
         }
-        let Some((verdict, permit)) = options.ask_now(&request, peer) else {
-            return self.call_later(request, peer, None);
+        let Some((verdict, permit)) = options.check_now(&request, peer, &values) else {
+            return self.call_later(request, peer, values, None);
         };
         if verdict.action() != Action::Allow {
             if !verdict.is_allowed() {
                 return ResponseFuture::ready(options.refuse(&verdict, &request));
             }
-            // One that passes with a warning may have to wait too.
+            // A request that passes with a warning may be delayed too.
             if verdict.delay_ns() > 0 {
-                return self.call_later(request, peer, Some((verdict, permit)));
+                return self.call_later(request, peer, values, Some((verdict, permit)));
             }
         }
-        let under = let_pass(verdict, permit, request.extensions_mut());
-        ResponseFuture::calling(self.inner.call(request), under)
+        let pending = let_pass(verdict, permit, &values, request.extensions_mut());
+        ResponseFuture::calling(self.inner.call(request), pending)
     }
 }
 
 impl<Inner> Tollgate<Inner> {
-    /// For what has to be waited for: a store that is not here, or a turn that
-    /// has not come. `known` is the answer where there is one already.
+    /// Calls the service after waiting: for a store that is not in this process, or for the delay of the verdict.
+    /// `known` is the verdict if there is one already.
     fn call_later<In, Out>(
         &mut self,
         request: Request<In>,
         peer: Option<IpAddr>,
+        values: AppValues,
         known: Option<(Verdict, Option<Permit>)>,
     ) -> ResponseFuture<Inner::Future, Out, Inner::Error>
     where
@@ -82,23 +90,23 @@ impl<Inner> Tollgate<Inner> {
         let mut inner = self.take_ready();
         let options = Arc::clone(&self.options);
         ResponseFuture::later(async move {
-            // The body need not be `Sync`, so only the rest is borrowed while the store is asked.
+            // The body need not be `Sync`, so only the head is borrowed across the call of the store.
             let (parts, body) = request.into_parts();
             let mut head = Request::from_parts(parts, ());
             let (verdict, permit) = match known {
                 Some(known) => known,
-                None => options.ask(&head, peer).await,
+                None => options.check(&head, peer, &values).await,
             };
             if !verdict.is_allowed() {
                 return Ok(options.refuse(&verdict, &head));
             }
-            let permit = wait_for_turn(&verdict, permit).await;
-            let under = let_pass(verdict, permit, head.extensions_mut());
-            ResponseFuture::calling(inner.call(head.map(|()| body)), under).await
+            let permit = wait_for_delay(&verdict, permit).await;
+            let pending = let_pass(verdict, permit, &values, head.extensions_mut());
+            ResponseFuture::calling(inner.call(head.map(|()| body)), pending).await
         })
     }
 
-    /// The service that said it was ready; a clone, which must be asked first, takes its place.
+    /// Takes the service that is ready, and leaves a clone, which must be polled for readiness first.
     fn take_ready(&mut self) -> Inner
     where
         Inner: Clone,
@@ -108,56 +116,79 @@ impl<Inner> Tollgate<Inner> {
     }
 }
 
-/// Waits as long as the verdict says. A caller that goes away meanwhile gives everything back.
-async fn wait_for_turn(verdict: &Verdict, permit: Option<Permit>) -> Option<Permit> {
+/// Waits for the delay of the verdict. If the future is dropped meanwhile, all charges are refunded.
+async fn wait_for_delay(verdict: &Verdict, permit: Option<Permit>) -> Option<Permit> {
     let delay_ns = verdict.delay_ns();
     if delay_ns == 0 {
         return permit;
     }
-    let waiting = permit.map(Permit::refunded_unless_kept);
+    let delayed = permit.map(Permit::refund_on_drop);
     TokioTimer.sleep(delay_ns).await;
-    waiting.map(Waiting::keep)
+    delayed.map(DelayedPermit::keep)
 }
 
-/// Makes the request ready for the service, and remembers what its response must say.
-fn let_pass(verdict: Verdict, permit: Option<Permit>, extensions: &mut Extensions) -> Under {
+/// Inserts the verdict into the request's extensions, and returns what its response needs.
+fn let_pass(verdict: Verdict, permit: Option<Permit>, values: &AppValues, extensions: &mut Extensions) -> Pending {
     let fields = verdict.header_fields();
     let guard = permit.map(|permit| {
         let true_cost = TrueCost::of(extensions);
-        // Requests that were not estimated have nothing to do with what a handler says they cost.
-        let heard = estimates(&verdict).then_some(true_cost);
-        Box::new(Guard::new(permit, verdict.clone(), heard))
+        // Only a cost that the application has set, or the variable cost of a rule, is settled.
+        let can_settle = values.has_cost() || has_variable_cost(&verdict);
+        Box::new(Guard::new(permit, can_settle.then_some(true_cost)))
     });
-    // A layer further out has left its verdict there.
+    // An outer layer has inserted its verdict.
     let is_inner = extensions.insert(verdict).is_some();
-    Under { fields, is_inner, guard }
+    Pending { fields, is_inner, guard }
 }
 
-/// Whether a rule that the request met guesses what it costs.
-fn estimates(verdict: &Verdict) -> bool {
+/// Whether a matched rule has an `estimate` or reads its cost from a header.
+fn has_variable_cost(verdict: &Verdict) -> bool {
     verdict.states().iter().any(|state| verdict.policy.rules[state.rule as usize].variable_cost)
 }
 
+/// A cost that the application has set may have to be settled, which needs a receipt.
+fn check_mode(values: &AppValues) -> CheckMode {
+    if values.has_cost() { CheckMode::Permit } else { CheckMode::PermitIfNeeded }
+}
+
 impl Options {
-    async fn ask(&self, request: &Request<()>, peer: Option<IpAddr>) -> (Verdict, Option<Permit>) {
-        let headers = HeaderLines::of(request);
-        let request = described(request, &headers, peer);
-        self.limiter.ask(&request, Ask::AdmitWhereNeeded, &mut None).await
+    /// The limiter that decides a request: the one that the application selected, else the layer's.
+    #[inline]
+    fn limiter<'a>(&'a self, values: &'a AppValues) -> &'a AsyncLimiter {
+        values.limiter.as_ref().unwrap_or(&self.limiter)
     }
 
-    /// The same at once, if the store is in this process.
+    async fn check(
+        &self,
+        request: &Request<()>,
+        peer: Option<IpAddr>,
+        values: &AppValues,
+    ) -> (Verdict, Option<Permit>) {
+        let (headers, identities) = (HeaderLines::of(request), values.identities());
+        let request = values.add_to(policy_request(request, &headers, peer), &identities);
+        self.limiter(values).check_in_mode(&request, check_mode(values), &mut None).await
+    }
+
+    /// The same without waiting, if the store is in this process.
     #[inline]
-    fn ask_now<In>(&self, request: &Request<In>, peer: Option<IpAddr>) -> Option<(Verdict, Option<Permit>)> {
-        let headers = HeaderLines::of(request);
-        self.limiter.ask_now(&described(request, &headers, peer), Ask::AdmitWhereNeeded, &mut None)
+    fn check_now<In>(
+        &self,
+        request: &Request<In>,
+        peer: Option<IpAddr>,
+        values: &AppValues,
+    ) -> Option<(Verdict, Option<Permit>)> {
+        let (headers, identities) = (HeaderLines::of(request), values.identities());
+        let request = values.add_to(policy_request(request, &headers, peer), &identities);
+        self.limiter(values).check_in_mode_sync(&request, check_mode(values), &mut None)
     }
 
     fn refuse<In, Out>(&self, verdict: &Verdict, request: &Request<In>) -> Response<TollgateBody<Out>> {
+        let default = refusal(verdict, is_grpc(request.headers()));
         let mut response = match &self.on_refused {
-            Some(respond) => respond(verdict).map(TollgateBody::refused),
-            None => refusal(verdict, is_grpc(request.headers())),
+            Some(respond) => respond(verdict, default).map(TollgateBody::custom),
+            None => default.map(TollgateBody::refused),
         };
-        // A layer further out has let the request pass, and left its verdict there.
+        // An outer layer has let the request pass, and inserted its verdict.
         let is_inner = request.extensions().get::<Verdict>().is_some();
         put_fields(verdict.header_fields(), is_inner, &mut response);
         response

@@ -1,59 +1,59 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Verdict as CoreVerdict};
+use tollgate_core::{ChargeVerdict as CoreVerdict, Decision};
 use tollgate_policy::Access;
 use tollgate_store::Source;
 
 use super::Action;
-use super::rule_state::{RuleState, position, retry_after_ns, weight};
+use super::rule_state::{RuleState, retry_after_ns, to_u32, weight};
 use crate::limiter::ActivePolicy;
 
-/// How many rules apply to most requests.
+/// The initial capacity for states: enough for most requests.
 const USUAL_STATES: usize = 4;
 
-/// What a verdict says.
+/// The data of a verdict.
 #[doc(hidden)]
 pub struct VerdictData {
     pub(crate) policy: Arc<ActivePolicy>,
     pub(crate) action: Action,
     pub(crate) source: Source,
-    /// Whether a rule applies that grants an unlimited amount.
+    /// Whether a rule applies that grants an unlimited rate.
     pub(crate) unlimited: bool,
-    /// Whether it is denied because its token cannot be used.
+    /// Whether it is denied because its token is not usable.
     pub(super) unauthorized: bool,
-    /// Which state decides.
-    pub(super) deciding: Deciding,
-    /// The kind of endpoint that it is for, by position.
+    /// The state that decides.
+    pub(super) deciding: DecidingState,
+    /// The index of its endpoint.
     pub(crate) endpoint: Option<u32>,
-    /// When it was asked for, in nanoseconds since 1970.
+    /// When the decision began, in nanoseconds since 1970.
     pub(crate) now_ns: u64,
-    /// Until the request would pass; `None` if that is not known, or it never will.
+    /// The time until the request would pass; `None` if unknown or never.
     pub(super) retry_after_ns: Option<u64>,
-    /// Kept when the data is used again, so that nothing is allocated for them.
+    /// Its allocation is reused with the data.
     pub(crate) states: Vec<RuleState>,
-    /// What few verdicts have.
-    pub(super) rare: Option<Box<Rare>>,
+    /// Fields that few verdicts have, allocated on first use.
+    pub(super) cold: Option<Box<ColdFields>>,
 }
 
-/// Which state decides.
+/// The state that decides.
 #[derive(Clone, Copy)]
-pub(super) enum Deciding {
+pub(super) enum DecidingState {
     None,
-    /// The enforced one that is closest to its limit: it is found when it is asked for.
+    /// The enforced one that is closest to its limit. It is computed on demand.
     Tightest,
-    /// The one at a position.
+    /// The one at an index.
     At(u32),
 }
 
-/// What few verdicts have.
+/// Fields that few verdicts have.
 #[derive(Clone, Default)]
-pub(crate) struct Rare {
-    /// The rules that let it pass with a warning.
+pub(crate) struct ColdFields {
+    /// The rules that let the request pass with a warning.
     pub(crate) warned: SmallVec<[u32; 2]>,
-    /// The rules that deny the request, and those that would if they were no shadows.
+    /// The rules that deny the request, including shadow rules.
     pub(crate) denials: SmallVec<[u32; 2]>,
-    /// The answers to charges under limits that a caller brought along.
+    /// The decisions of the charges under callers' limits.
     pub(crate) caller_decisions: Vec<Decision>,
 }
 
@@ -65,46 +65,46 @@ impl VerdictData {
             source: Source::Exact,
             unlimited: false,
             unauthorized: false,
-            deciding: Deciding::None,
+            deciding: DecidingState::None,
             endpoint: None,
             now_ns: 0,
             retry_after_ns: None,
             states: Vec::with_capacity(USUAL_STATES),
-            rare: None,
+            cold: None,
         })
     }
 }
 
 impl VerdictData {
-    /// What few verdicts have, to be written.
-    pub(crate) fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
+    /// Returns the cold fields for writing.
+    pub(crate) fn cold(&mut self) -> &mut ColdFields {
+        self.cold.get_or_insert_default()
     }
 
-    /// Frees what few verdicts have.
+    /// Frees the cold fields and the allocation of the states, so that pooled data stays small.
     #[cold]
     #[inline(never)]
-    pub(super) fn forget_rare(&mut self) {
-        self.rare = None;
+    pub(super) fn free_large_parts(&mut self) {
+        self.cold = None;
         self.states = Vec::new();
     }
 
     #[inline]
     pub(crate) fn warned(&self) -> &[u32] {
-        self.rare.as_ref().map_or(&[], |rare| &rare.warned)
+        self.cold.as_ref().map_or(&[], |cold| &cold.warned)
     }
 
     #[inline]
-    pub(super) fn denying(&self) -> &[u32] {
-        self.rare.as_ref().map_or(&[], |rare| &rare.denials)
+    pub(super) fn denying_rules(&self) -> &[u32] {
+        self.cold.as_ref().map_or(&[], |cold| &cold.denials)
     }
 
     #[inline]
     pub(crate) fn caller_decisions(&self) -> &[Decision] {
-        self.rare.as_ref().map_or(&[], |rare| &rare.caller_decisions)
+        self.cold.as_ref().map_or(&[], |cold| &cold.caller_decisions)
     }
 
-    /// Turns it away before any limit.
+    /// Denies the request before any limit is checked.
     pub(crate) fn deny(&mut self, access: Access) {
         self.action = Action::Deny;
         self.unauthorized = access == Access::Unauthorized;
@@ -114,24 +114,25 @@ impl VerdictData {
         self.states.iter().enumerate().filter(|(_, state)| !state.shadow)
     }
 
-    /// Whether the store could not answer as it should.
-    pub(crate) fn is_troubled(&self) -> bool {
-        self.source == Source::Fallback || self.lacks_room()
+    /// Whether the store failed: the decision is a fallback, or the store could not count the request.
+    pub(crate) fn is_store_degraded(&self) -> bool {
+        self.source == Source::Fallback || self.has_uncounted_charge()
     }
 
-    /// Whether the store could not count it.
-    pub(super) fn lacks_room(&self) -> bool {
-        let no_room = |decision: &Decision| decision.verdict == CoreVerdict::NoRoom;
-        self.enforced().any(|(_, state)| no_room(&state.decision)) || self.caller_decisions().iter().any(no_room)
+    /// Whether the store could not count the request.
+    pub(super) fn has_uncounted_charge(&self) -> bool {
+        let unavailable = |decision: &Decision| decision.verdict == CoreVerdict::Unavailable;
+        self.enforced().any(|(_, state)| unavailable(&state.decision))
+            || self.caller_decisions().iter().any(unavailable)
     }
 
-    /// Whether anything that was to be charged refuses it.
+    /// Whether any enforced charge refuses the request.
     pub(crate) fn refuses(&self) -> bool {
         self.enforced().any(|(_, state)| !state.decision.is_allowed())
             || self.caller_decisions().iter().any(|decision| !decision.is_allowed())
     }
 
-    /// How long it waits before it goes on, in nanoseconds.
+    /// Returns the delay of an allowed request in nanoseconds.
     pub(crate) fn delay_ns(&self) -> u64 {
         if !self.action.is_allowed() {
             return 0;
@@ -139,67 +140,78 @@ impl VerdictData {
         self.enforced().map(|(_, state)| state.decision.delay()).max().unwrap_or(0)
     }
 
-    /// Lets it pass or refuses it, where one charge of an enforced rule is all.
+    /// Allows or refuses a request with a single charge of an enforced rule.
     #[inline(always)]
-    pub(crate) fn decided_one(&mut self, rule: u32, quota: u32, decision: Decision) {
+    pub(crate) fn set_only_decision(&mut self, rule: u32, quota: u32, decision: Decision) {
         self.states.clear();
         self.states.push(RuleState { rule, quota, charge: 0, decision, shadow: false });
         match decision.verdict {
-            CoreVerdict::Allowed { delay } => self.passed(delay),
+            CoreVerdict::Allowed { delay } => self.allow_after(delay),
             _ => self.reject(),
         }
     }
 
-    /// Lets it pass or refuses it, where all rules are enforced.
+    /// Allows or refuses a request whose rules are all enforced.
     #[inline(always)]
-    pub(crate) fn decided_plain(&mut self, passed: bool) {
+    pub(crate) fn allow_or_reject(&mut self, passed: bool) {
         if passed {
-            self.pass();
+            self.allow();
         } else {
             self.reject();
         }
     }
 
-    /// Lets it pass: the rule closest to its limit decides what is told.
+    /// Allows the request. The rule closest to its limit is the deciding one.
     #[inline(always)]
-    pub(crate) fn pass(&mut self) {
+    pub(crate) fn allow(&mut self) {
         let delay_ns = self.states.iter().map(|state| if state.shadow { 0 } else { state.decision.delay() }).max();
-        self.passed(delay_ns.unwrap_or(0));
+        self.allow_after(delay_ns.unwrap_or(0));
     }
 
-    /// Lets it pass after a delay, or at once if that is 0.
+    /// Allows the request after a delay, which may be 0.
     #[inline(always)]
-    pub(crate) fn passed(&mut self, delay_ns: u64) {
-        self.deciding = Deciding::Tightest;
+    pub(crate) fn allow_after(&mut self, delay_ns: u64) {
+        self.deciding = DecidingState::Tightest;
         self.action = if delay_ns > 0 { Action::Delay } else { Action::Allow };
     }
 
-    /// Refuses it: the rule that refuses it longest decides.
+    /// Refuses the request. The rule that refuses it for the longest time is the deciding one.
     pub(crate) fn reject(&mut self) {
         let refusing = self.enforced().filter(|(_, state)| !state.decision.is_allowed());
         let longest = refusing.max_by_key(|(_, state)| weight(&state.decision));
         let deciding = longest.map(|(at, state)| (at, retry_after_ns(&state.decision)));
-        let of_callers = self.caller_decisions().iter().filter(|decision| !decision.is_allowed()).map(retry_after_ns);
+        let of_caller_limits =
+            self.caller_decisions().iter().filter(|decision| !decision.is_allowed()).map(retry_after_ns);
         let of_rules = deciding.map(|(_, retry_ns)| retry_ns).into_iter();
-        // Never, where one of them says so.
-        let retry_ns = of_rules.chain(of_callers).reduce(|one, other| Some(one?.max(other?))).flatten();
-        self.deciding = deciding.map_or(Deciding::None, |(at, _)| Deciding::At(position(at)));
+        // `None` (unknown or never) wins.
+        let retry_ns = of_rules.chain(of_caller_limits).reduce(|one, other| Some(one?.max(other?))).flatten();
+        self.deciding = deciding.map_or(DecidingState::None, |(at, _)| DecidingState::At(to_u32(at)));
         self.retry_after_ns = retry_ns;
         self.action = Action::Reject;
-        if self.lacks_room() {
-            // The policy says what happens to a request that the store does not count.
+        if self.has_uncounted_charge() {
+            // The store was full (`when_full`) or unreachable (`on_failure`).
             self.source = Source::Fallback;
         }
     }
 
-    /// Refuses it because the rule of one charge is blocked: what that says of its limits is what counts.
-    pub(crate) fn block(&mut self, charge: u32) {
+    /// Refuses an allowed request whose delay exceeds the maximum wait. `retry_after` is the difference.
+    pub(crate) fn reject_delay(&mut self, max_wait_ns: u64) {
+        let slowest = self.enforced().max_by_key(|(_, state)| state.decision.delay());
+        let slowest = slowest.map(|(at, state)| (at, state.decision.delay()));
+        self.deciding = slowest.map_or(DecidingState::None, |(at, _)| DecidingState::At(to_u32(at)));
+        self.retry_after_ns = slowest.map(|(_, delay_ns)| delay_ns.saturating_sub(max_wait_ns));
+        self.action = Action::Reject;
+    }
+
+    /// Refuses the request because the rule of the charge at `position` blocks its key. The state of that charge
+    /// is the deciding one.
+    pub(crate) fn block(&mut self, position: u32) {
         self.action = Action::Block;
-        if let Some(rare) = &mut self.rare {
-            rare.warned.clear();
+        if let Some(cold) = &mut self.cold {
+            cold.warned.clear();
         }
-        let blocked = self.states.iter().position(|state| state.charge == charge);
-        self.deciding = blocked.map_or(Deciding::None, |at| Deciding::At(position(at)));
+        let blocked = self.states.iter().position(|state| state.charge == position);
+        self.deciding = blocked.map_or(DecidingState::None, |at| DecidingState::At(to_u32(at)));
         self.retry_after_ns = blocked.and_then(|at| self.states[at].decision.retry_after());
     }
 }

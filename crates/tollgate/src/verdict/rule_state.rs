@@ -1,24 +1,24 @@
-use tollgate_core::{Decision, Verdict as CoreVerdict};
-use tollgate_store::DecisionPlace;
+use tollgate_core::{ChargeVerdict as CoreVerdict, Decision};
+use tollgate_store::DecisionSlot;
 
-/// When to try again what could not be counted. That is not known; soon, because it is not the client's doing.
-const ROOM_AFTER_NS: u64 = 1_000_000_000;
+/// The `retry_after` of a request that the store could not count. The true time is unknown.
+const STORE_RETRY_NS: u64 = 1_000_000_000;
 
-/// How a rule stands towards a request.
+/// The state of one limit of a rule that applies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleState {
     pub(crate) rule: u32,
     pub(crate) quota: u32,
-    /// The position of the charge among those of the request.
+    /// The position of the charge in `Matched::charges`.
     pub(crate) charge: u32,
-    /// What its limit says.
+    /// The decision under this limit.
     pub decision: Decision,
-    /// Whether it is only watched.
+    /// Whether the rule is a shadow rule, which is counted and not enforced.
     pub shadow: bool,
 }
 
-/// The store writes what a limit says where it is told.
-impl DecisionPlace for RuleState {
+/// The store writes decisions in place.
+impl DecisionSlot for RuleState {
     #[inline(always)]
     fn decision(&mut self) -> &mut Decision {
         &mut self.decision
@@ -26,39 +26,45 @@ impl DecisionPlace for RuleState {
 }
 
 impl RuleState {
-    /// Stands where a state is to be written.
+    /// A placeholder for a state that the store writes.
     pub(crate) const UNDECIDED: RuleState =
         RuleState { rule: 0, quota: 0, charge: 0, decision: Decision::UNDECIDED, shadow: false };
 
-    /// Says what it is the state of: the charge at a position, of a rule that is enforced.
+    /// Sets its rule, quota and charge; the rule is enforced.
     #[inline(always)]
     pub(crate) fn set(&mut self, rule: u32, quota: u32, at: usize) {
-        (self.rule, self.quota, self.charge, self.shadow) = (rule, quota, position(at), false);
+        (self.rule, self.quota, self.charge, self.shadow) = (rule, quota, to_u32(at), false);
     }
 
-    /// The position of its rule among [`CompiledPolicy::rules`](tollgate_policy::CompiledPolicy::rules).
+    /// Returns the index of its rule in [`CompiledPolicy::rules`](tollgate_policy::CompiledPolicy::rules).
     #[inline]
     #[must_use]
     pub fn rule_position(&self) -> usize {
         self.rule as usize
     }
 
-    /// The position of its quota among [`CompiledPolicy::quotas`](tollgate_policy::CompiledPolicy::quotas); behind them
-    /// are those of overrides.
+    /// Returns the index of its quota in [`CompiledPolicy::quotas`](tollgate_policy::CompiledPolicy::quotas), followed
+    /// by the quotas of overrides.
     #[inline]
     #[must_use]
     pub fn quota_position(&self) -> usize {
         self.quota as usize
     }
 
-    /// Until its limit would let the request pass, in nanoseconds; `None` if it does now, never will, or that is not known.
+    /// Returns the time until its limit would allow the request, in nanoseconds. `None` if it allows it now, never
+    /// will, or the time is unknown.
     #[inline]
     #[must_use]
     pub fn retry_after_ns(&self) -> Option<u64> {
         retry_after_ns(&self.decision)
     }
 
-    /// The position of its charge among those that the request met.
+    /// Whether it refuses for lack of a concurrency permit.
+    pub(crate) fn lacks_permit(&self) -> bool {
+        self.decision.verdict == CoreVerdict::Refused { retry_after: None }
+    }
+
+    /// Returns the index of its charge in [`Matched::charges`](tollgate_policy::Matched).
     #[inline]
     #[must_use]
     pub fn charge_position(&self) -> usize {
@@ -66,7 +72,7 @@ impl RuleState {
     }
 }
 
-/// The state that is closest to its limit: whose remaining share of it is smallest. The first of equals.
+/// Returns the state closest to its limit: the one whose remaining share of the limit is smallest, the first of equals.
 #[inline]
 pub(crate) fn tightest<'a>(states: impl Iterator<Item = &'a RuleState>) -> Option<&'a RuleState> {
     let product = |one: u64, other: u64| u128::from(one) * u128::from(other);
@@ -76,17 +82,16 @@ pub(crate) fn tightest<'a>(states: impl Iterator<Item = &'a RuleState>) -> Optio
     })
 }
 
-/// There are far fewer states than that.
-pub(super) fn position(at: usize) -> u32 {
+/// Converts an index: the number of states is far below `u32::MAX`.
+pub(super) fn to_u32(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// How long a limit stands in the way. What could not be counted is told before
-/// all others, because it decides the status too; then what will never pass, then
-/// what passes at a time that is not known.
+/// Orders refusals by how long they last. A request that could not be counted comes first, because it also decides the
+/// status; then one that can never pass, then one that passes at an unknown time.
 pub(super) fn weight(decision: &Decision) -> (u8, u64) {
     match decision.verdict {
-        CoreVerdict::NoRoom => (3, 0),
+        CoreVerdict::Unavailable => (3, 0),
         CoreVerdict::Impossible => (2, 0),
         CoreVerdict::Refused { retry_after: None } => (1, 0),
         CoreVerdict::Refused { retry_after: Some(wait) } => (0, wait),
@@ -94,10 +99,10 @@ pub(super) fn weight(decision: &Decision) -> (u8, u64) {
     }
 }
 
-/// When to try again what a limit refused.
+/// Returns when to retry a refused charge.
 pub(super) fn retry_after_ns(decision: &Decision) -> Option<u64> {
     match decision.verdict {
-        CoreVerdict::NoRoom => Some(ROOM_AFTER_NS),
+        CoreVerdict::Unavailable => Some(STORE_RETRY_NS),
         _ => decision.retry_after(),
     }
 }

@@ -2,8 +2,9 @@
 
 use axum::body::Body;
 use http::Request;
+use tollgate::policy::PolicyBuilder;
 use tollgate::policy::model::{Allowance, IdentitySource, Networks, OnInvalid, Rule, When};
-use tollgate::{AsyncLimiter, Limiter, PolicyBuilder, rule};
+use tollgate::{AsyncLimiter, Limiter, rule};
 
 use crate::support::{App, Down, Reply, ask_from, check_fields, clock, hello};
 
@@ -22,7 +23,7 @@ async fn from(app: &axum::Router, peer: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn whoever_is_denied_is_forbidden_and_told_no_limit() {
+async fn denied_client_gets_403_without_limits() {
     let app = hello(&listed());
     // Deny comes before allow.
     for peer in ["192.0.2.1", "192.0.2.7"] {
@@ -37,7 +38,7 @@ async fn whoever_is_denied_is_forbidden_and_told_no_limit() {
 }
 
 #[tokio::test]
-async fn request_that_a_rule_denies_is_forbidden_and_told_the_rule() {
+async fn request_denied_by_a_rule_gets_403_with_its_name() {
     let outside = When {
         paths: vec!["/admin/*".to_owned()],
         network: Some(Networks::NotAmong(vec!["10.0.0.0/8".parse().unwrap()])),
@@ -60,7 +61,7 @@ async fn request_that_a_rule_denies_is_forbidden_and_told_the_rule() {
 }
 
 #[tokio::test]
-async fn rule_denies_without_asking_a_store_that_fails() {
+async fn denying_rule_needs_no_store() {
     let policy = PolicyBuilder::default()
         .rule(rule("closed").path("/closed").deny())
         .rule(rule("all").limit("9/h"))
@@ -74,7 +75,7 @@ async fn rule_denies_without_asking_a_store_that_fails() {
 }
 
 #[tokio::test]
-async fn whoever_is_allowed_passes_without_fields() {
+async fn allowed_client_passes_without_fields() {
     let app = hello(&listed());
     for _ in 0..5 {
         let reply = from(&app, "10.1.2.3").await;
@@ -84,7 +85,7 @@ async fn whoever_is_allowed_passes_without_fields() {
 }
 
 #[tokio::test]
-async fn everybody_else_meets_the_rules() {
+async fn other_clients_are_limited() {
     let app = hello(&listed());
     assert_eq!(from(&app, "198.51.100.1").await.status, 200);
     assert_eq!(from(&app, "198.51.100.1").await.status, 429);
@@ -110,7 +111,7 @@ async fn with_token(app: &axum::Router, peer: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_be_used_is_unauthorized_where_the_policy_refuses_such() {
+async fn unusable_token_gets_401_under_on_invalid_refuse() {
     let app = hello(&by_token(OnInvalid::Refuse));
     let reply = with_token(&app, "203.0.113.9").await;
     assert_eq!((reply.status, reply.field("content-type")), (401, Some("application/problem+json")));
@@ -122,7 +123,7 @@ async fn a_token_that_cannot_be_used_is_unauthorized_where_the_policy_refuses_su
 }
 
 #[tokio::test]
-async fn tokens_that_cannot_be_used_are_counted_by_address() {
+async fn unusable_tokens_are_counted_by_address() {
     let app = hello(&by_token(OnInvalid::Count));
     let mut statuses = Vec::new();
     for peer in ["203.0.113.9", "203.0.113.9", "203.0.113.10"] {

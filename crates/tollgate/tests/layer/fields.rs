@@ -1,9 +1,11 @@
-//! What every response tells.
+//! The response fields.
 
-use tollgate::policy::model::{FieldSet, Reset};
+use std::time::Duration;
+
+use tollgate::policy::model::{FieldSet, ResetFormat};
 use tollgate::{AlgorithmKind, Limiter, rule};
 
-use crate::support::{Reply, S_NS, behind, built, check_fields, clock, get, hello, item, items};
+use crate::support::{Reply, behind, built, check_fields, clock, get, hello, item, items};
 
 const NOW_S: u64 = 1_800_000_000;
 
@@ -16,7 +18,7 @@ fn x_ratelimit(reply: &Reply) -> [Option<u64>; 3] {
 }
 
 #[tokio::test]
-async fn a_bucket_tells_its_burst_and_how_long_that_takes_to_refill() {
+async fn bucket_fields_have_burst_and_refill_time() {
     let app = hello(&built(Limiter::builder().rule(rule("per-ip").per("client_ip").limit("60/min burst 100"))));
     let reply = get(&app, "/").await;
     check_fields(&reply);
@@ -27,7 +29,7 @@ async fn a_bucket_tells_its_burst_and_how_long_that_takes_to_refill() {
 }
 
 #[tokio::test]
-async fn windows_tell_their_length() {
+async fn window_fields_have_their_length() {
     for algorithm in [AlgorithmKind::FixedWindow, AlgorithmKind::SlidingWindowLog, AlgorithmKind::SlidingWindowCounter]
     {
         let app = hello(&built(Limiter::builder().rule(rule("w").limit("5 per 90s").algorithm(algorithm))));
@@ -39,7 +41,7 @@ async fn windows_tell_their_length() {
 }
 
 #[tokio::test]
-async fn permits_are_told_as_such() {
+async fn concurrency_fields_have_their_unit() {
     let app = hello(&built(Limiter::builder().rule(rule("reports").concurrency(3))));
     let reply = get(&app, "/").await;
     check_fields(&reply);
@@ -48,7 +50,7 @@ async fn permits_are_told_as_such() {
 }
 
 #[tokio::test]
-async fn an_allowed_response_tells_the_rule_closest_to_its_limit() {
+async fn allowed_response_has_the_tightest_rule() {
     let limiter = Limiter::builder().rule(rule("wide").limit("1000/h")).rule(rule("narrow").limit("4/min"));
     let reply = get(&hello(&built(limiter)), "/").await;
     check_fields(&reply);
@@ -57,7 +59,7 @@ async fn an_allowed_response_tells_the_rule_closest_to_its_limit() {
 }
 
 #[tokio::test]
-async fn several_limits_of_a_rule_have_names_of_their_own() {
+async fn several_limits_of_a_rule_have_distinct_names() {
     let reply = get(&hello(&built(Limiter::builder().rule(rule("api").limit("10/s").limit("1000/h")))), "/").await;
     check_fields(&reply);
     assert_eq!(item(&reply, "ratelimit-policy", "api"), numbers(&[("q", 20), ("w", 2)]));
@@ -65,7 +67,7 @@ async fn several_limits_of_a_rule_have_names_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_refused_response_tells_the_rule_that_refused() {
+async fn refused_response_has_the_refusing_rule() {
     let limiter = Limiter::builder()
         .rule(rule("per-ip").per("client_ip").limit("2 per 30s"))
         .rule(rule("everybody").limit("100/h"));
@@ -76,14 +78,14 @@ async fn a_refused_response_tells_the_rule_that_refused() {
     check_fields(&reply);
     assert_eq!(reply.status, 429);
     assert_eq!(item(&reply, "ratelimit", "per-ip"), numbers(&[("r", 0), ("t", 15)]));
-    // The other was not charged: it stands where the second request left it.
+    // The other rule was not charged: its state is that after the second request.
     assert_eq!(item(&reply, "ratelimit", "everybody")[0], ("r".to_owned(), 98));
     assert_eq!(x_ratelimit(&reply), [Some(2), Some(0), Some(NOW_S + 30)]);
     assert_eq!(reply.number("retry-after"), Some(15));
 }
 
 #[tokio::test]
-async fn the_fields_agree_with_what_happens() {
+async fn fields_match_the_decisions() {
     let clock = clock();
     let policy = Limiter::builder().rule(rule("per-ip").per("client_ip").limit("7/min"));
     let limiter = policy.build_with_clock(clock.clone()).unwrap();
@@ -92,24 +94,25 @@ async fn the_fields_agree_with_what_happens() {
         let reply = get(&app, "/").await;
         check_fields(&reply);
         let state = item(&reply, "ratelimit", "per-ip");
-        // So many as the answer says remain do pass now, and not one more.
+        // Exactly as many requests pass as the response says remain.
         for _ in 0..state[0].1 {
             assert_eq!(get(&app, "/").await.status, 200);
         }
         assert_eq!(get(&app, "/").await.status, 429);
-        clock.advance(13 * S_NS);
+        clock.advance(Duration::from_secs(13));
     }
 }
 
 #[tokio::test]
-async fn the_reset_can_be_told_from_now() {
-    let limiter = Limiter::builder().rule(rule("a").limit("2/min")).with(|policy| policy.fields.reset = Reset::Delta);
+async fn reset_can_be_delta_seconds() {
+    let limiter =
+        Limiter::builder().rule(rule("a").limit("2/min")).with(|policy| policy.fields.reset = ResetFormat::Delta);
     let reply = get(&hello(&built(limiter)), "/").await;
     assert_eq!(reply.number("x-ratelimit-reset"), Some(30));
 }
 
 #[tokio::test]
-async fn only_the_families_that_are_wanted_are_sent() {
+async fn only_configured_field_families_are_sent() {
     let with = |sets: Vec<FieldSet>| {
         let limiter = Limiter::builder().rule(rule("a").limit("1/min")).with(|policy| policy.fields.sets = sets);
         hello(&built(limiter))
@@ -127,7 +130,7 @@ async fn only_the_families_that_are_wanted_are_sent() {
 }
 
 #[tokio::test]
-async fn a_request_that_meets_no_rule_is_told_nothing() {
+async fn request_without_rules_has_no_fields() {
     let app = hello(&built(Limiter::builder().rule(rule("login").path("/auth/login").limit("1/min"))));
     let reply = get(&app, "/elsewhere").await;
     assert_eq!(reply.status, 200);
@@ -135,9 +138,9 @@ async fn a_request_that_meets_no_rule_is_told_nothing() {
 }
 
 #[tokio::test]
-async fn fields_that_the_application_sets_itself_are_replaced() {
+async fn fields_of_the_application_are_replaced() {
     let own = || async {
-        // As somebody would who passes on what another server said.
+        // As a proxy would that forwards the fields of another server.
         let fields = [
             ("ratelimit", "\"mine\";r=1"),
             ("ratelimit", "\"yours\";r=2"),
@@ -157,7 +160,7 @@ async fn fields_that_the_application_sets_itself_are_replaced() {
 
 /// Where the rule closest to its limit is not to be known, another one is that is.
 #[tokio::test]
-async fn an_unpublished_rule_does_not_silence_the_others() {
+async fn unpublished_rule_does_not_hide_others() {
     let limiter =
         Limiter::builder().rule(rule("public").limit("100/h")).rule(rule("secret").limit("2/h").unpublished());
     let reply = get(&hello(&built(limiter)), "/").await;

@@ -9,8 +9,9 @@ use http::uri::PathAndQuery;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
+use tollgate::policy::PolicyBuilder;
 use tollgate::policy::model::{IdentitySource, OnInvalid};
-use tollgate::{AsyncLimiter, Limiter, LimiterBuilder, PolicyBuilder, rule};
+use tollgate::{AsyncLimiter, Limiter, LimiterBuilder, rule};
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::server::{NamedService, UnaryService};
@@ -29,7 +30,7 @@ struct Text {
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Text>, Status>> + Send>>;
 
-/// Says hello. What a generated service does, by hand.
+/// A greeter, as a code generator would write it.
 #[derive(Clone)]
 struct Greeter;
 
@@ -108,7 +109,7 @@ async fn greeted(limiter: LimiterBuilder, times: usize) -> Vec<Result<Response<T
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_are_told_as_metadata() {
+async fn grpc_responses_carry_limits_as_metadata() {
     let answers = greeted(Limiter::builder().rule(rule("per-ip").per("client_ip").limit("2/day")), 3).await;
     for (left, answer) in [("1", &answers[0]), ("0", &answers[1])] {
         let answer = answer.as_ref().unwrap();
@@ -128,9 +129,17 @@ async fn limits_are_told_as_metadata() {
     assert!((43_190..=43_200).contains(&seconds), "{seconds}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_message_is_the_grpc_status_message() {
+    let message = "100 % used. Süß!";
+    let answers = greeted(Limiter::builder().rule(rule("all").limit("1/day").message(message)), 2).await;
+    let status = answers[1].as_ref().unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, message));
+}
+
 /// A method is a path: `/package.Service/Method`.
 #[tokio::test(flavor = "multi_thread")]
-async fn rules_can_be_for_a_service_or_a_method() {
+async fn rules_match_grpc_services_and_methods() {
     let elsewhere = rule("elsewhere").path("/test.Other/*").limit("1/h");
     let here = rule("here").path("/test.Greeter/SayHello").limit("2/day");
     let answers = greeted(Limiter::builder().rule(elsewhere).rule(here), 3).await;
@@ -139,7 +148,7 @@ async fn rules_can_be_for_a_service_or_a_method() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_denied_is_not_permitted() {
+async fn denied_client_gets_permission_denied() {
     let deny = Limiter::builder()
         .rule(rule("all").limit("9/h"))
         .with(|policy| policy.deny.client_ip = vec!["127.0.0.0/8".parse().unwrap()]);
@@ -148,7 +157,7 @@ async fn whoever_is_denied_is_not_permitted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_cannot_be_used_is_not_authenticated_where_the_policy_refuses_such() {
+async fn unusable_token_is_unauthenticated_under_on_invalid_refuse() {
     let limiter = Limiter::builder()
         .rule(rule("per-token").per("token").limit("9/h"))
         .identity("token", IdentitySource::Bearer)
@@ -166,7 +175,7 @@ async fn a_token_that_cannot_be_used_is_not_authenticated_where_the_policy_refus
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trouble_is_unavailable() {
+async fn store_failure_is_grpc_unavailable() {
     let policy = PolicyBuilder::default().rule(rule("all").limit("9/h")).build().unwrap();
     let serving = serve(&AsyncLimiter::with_store(&policy, Down { retry_after_ns: None }).unwrap()).await;
     let status = greet(&mut connect(&serving).await).await.unwrap_err();
@@ -176,7 +185,7 @@ async fn trouble_is_unavailable() {
 
 /// The trailers, with the status of the call, still come after the layer's body.
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_are_held_for_a_call_and_come_back() {
+async fn permits_are_held_during_a_grpc_call() {
     let answers = greeted(Limiter::builder().rule(rule("slots").concurrency(1)), 200).await;
     assert!(answers.iter().all(Result::is_ok));
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tollgate::{CheckedPolicy, Limiter, PolicyBuilder, rule};
+use tollgate::policy::{CheckedPolicy, PolicyBuilder};
+use tollgate::{Limiter, rule};
 
 use crate::support::{Client, Server, check_fields, clock, get, hello, item};
 
@@ -12,8 +13,8 @@ fn policy(rate: &str) -> CheckedPolicy {
 }
 
 #[tokio::test]
-async fn what_was_used_stays_used() {
-    let limiter = Limiter::in_memory(&policy("10/h"), clock()).unwrap();
+async fn usage_survives_a_policy_change() {
+    let limiter = Limiter::with_clock(&policy("10/h"), clock()).unwrap();
     let app = hello(&limiter);
     for _ in 0..4 {
         assert_eq!(get(&app, "/").await.status, 200);
@@ -33,7 +34,7 @@ async fn what_was_used_stays_used() {
 /// run: whichever of them a request meets, what it used stays used. (They hold
 /// the same: a limit that holds less would forget the rest.)
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_minted_while_requests_run() {
+async fn policy_changes_under_load_admit_nothing_extra() {
     let limiter = Limiter::new(&policy("300/day")).unwrap();
     let server = Server::start(hello(&limiter)).await;
     let done = Arc::new(AtomicBool::new(false));

@@ -1,10 +1,11 @@
 //! The layer, from outside: through servers, clients and responses.
 #![cfg(all(feature = "axum", feature = "tonic"))]
-#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+#![allow(clippy::unwrap_used, reason = "a helper that fails ends its test")]
 
 mod access;
+mod app_values;
+mod escalation;
 mod fields;
-mod graduated;
 mod grpc;
 mod jitter;
 mod live_change;
@@ -18,6 +19,6 @@ mod retry_after;
 mod settle;
 mod spoofing;
 mod stacked;
+mod store_failure;
 mod support;
-mod trouble;
 mod verdict;

@@ -1,4 +1,4 @@
-//! Where requests come from, and what happens when nobody says.
+//! The peer's address, and requests without one.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,7 +25,7 @@ fn request() -> Request<Body> {
 }
 
 #[tokio::test]
-async fn without_an_address_nobody_passes_and_the_answer_says_why() {
+async fn missing_peer_address_is_a_500_with_the_reason() {
     let app = hello(&per_address());
     for _ in 0..3 {
         let response = bare(&app, request()).await;
@@ -39,9 +39,9 @@ async fn without_an_address_nobody_passes_and_the_answer_says_why() {
     }
 }
 
-/// Who calls over gRPC reads the status elsewhere, and must not find an OK there.
+/// gRPC clients read the status from a header field, which must not be OK.
 #[tokio::test]
-async fn without_an_address_grpc_is_told_so() {
+async fn missing_peer_address_is_grpc_internal() {
     let mut request = request();
     request.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
     let response = bare(&hello(&per_address()), request).await;
@@ -49,7 +49,7 @@ async fn without_an_address_grpc_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_policy_that_needs_no_address_works_without() {
+async fn policy_without_addresses_needs_no_peer_address() {
     let limiter = Limiter::builder().rule(rule("all").limit("1/h")).build_with_clock(clock()).unwrap();
     let app = hello(&limiter);
     assert_eq!(bare(&app, request()).await.status(), 200);
@@ -57,7 +57,7 @@ async fn a_policy_that_needs_no_address_works_without() {
 }
 
 #[tokio::test]
-async fn a_list_of_addresses_needs_one_too() {
+async fn address_list_needs_the_peer_address() {
     let limiter = Limiter::builder()
         .rule(rule("all").limit("9/h"))
         .with(|policy| policy.deny.client_ip = vec!["192.0.2.0/24".parse().unwrap()]);
@@ -66,7 +66,7 @@ async fn a_list_of_addresses_needs_one_too() {
 }
 
 #[tokio::test]
-async fn an_address_is_found_where_servers_leave_it() {
+async fn peer_address_is_found_in_axum_and_tonic_extensions() {
     let app = hello(&per_address());
     let mut from_axum = request();
     from_axum.extensions_mut().insert(ConnectInfo(SocketAddr::from(([198, 51, 100, 1], 4711))));
@@ -84,7 +84,7 @@ async fn an_address_is_found_where_servers_leave_it() {
 }
 
 #[tokio::test]
-async fn the_layer_can_be_told_where_to_look() {
+async fn peer_address_function_is_used() {
     #[derive(Clone)]
     struct Somewhere(IpAddr);
 
@@ -93,7 +93,7 @@ async fn the_layer_can_be_told_where_to_look() {
     let from = |last: u8| {
         let mut request = request();
         request.extensions_mut().insert(Somewhere(IpAddr::from([198, 51, 100, last])));
-        // What it was not told to look at does not count.
+        // An address in another place is ignored.
         request.extensions_mut().insert(PeerAddress(IpAddr::from([192, 0, 2, last])));
         request
     };

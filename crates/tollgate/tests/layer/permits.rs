@@ -18,7 +18,7 @@ use tollgate::tower::PeerAddress;
 use tollgate::{AsyncLimiter, Limiter, ManualClock, Request, rule};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{App, Client, S_NS, Server, behind, clock, get, hesitant};
+use crate::support::{App, Client, Server, behind, clock, get, hesitant};
 
 fn limited_to(permits: u64) -> App {
     Limiter::builder().rule(rule("reports").concurrency(permits)).build_with_clock(clock()).unwrap()
@@ -26,7 +26,7 @@ fn limited_to(permits: u64) -> App {
 
 /// How many permits are free.
 async fn free(limiter: &AsyncLimiter) -> u64 {
-    let verdict = limiter.look(&Request { cost: 0, ..Request::from_peer(None) }).await;
+    let verdict = limiter.peek(&Request { cost: 0, ..Request::from_peer(None) }).await;
     verdict.states()[0].decision.remaining
 }
 
@@ -63,7 +63,7 @@ async fn begin(app: &Router) -> axum::response::Response {
 }
 
 #[tokio::test]
-async fn a_permit_is_held_until_the_body_has_ended() {
+async fn permit_is_held_until_the_body_ends() {
     let limiter = limited_to(1);
     let (app, mut senders) = streaming(&limiter);
     let response = begin(&app).await;
@@ -85,7 +85,7 @@ async fn a_permit_is_held_until_the_body_has_ended() {
 }
 
 #[tokio::test]
-async fn a_body_that_fails_or_is_dropped_lets_go() {
+async fn failed_or_dropped_body_releases_its_permit() {
     let limiter = limited_to(1);
     let (app, mut senders) = streaming(&limiter);
     for _ in 0..1_000 {
@@ -103,7 +103,7 @@ async fn a_body_that_fails_or_is_dropped_lets_go() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_dropped_lets_go() {
+async fn dropped_request_releases_its_permit() {
     let limiter = limited_to(1);
     let app = behind(&limiter, Router::new().route("/", route(std::future::pending::<&str>)));
     for _ in 0..1_000 {
@@ -120,7 +120,7 @@ fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 }
 
 #[tokio::test]
-async fn a_service_that_fails_or_panics_lets_go() {
+async fn failed_or_panicked_service_releases_its_permit() {
     let limiter = limited_to(1);
     let calls = Arc::new(AtomicUsize::new(0));
     let service = limiter.layer().layer(service_fn(move |_: HttpRequest<Body>| {
@@ -141,7 +141,7 @@ async fn a_service_that_fails_or_panics_lets_go() {
 }
 
 #[tokio::test]
-async fn permits_of_a_store_that_is_waited_for_come_back_too() {
+async fn permits_of_an_async_store_are_released() {
     let limiter = hesitant(rule("reports").concurrency(2));
     let app = behind(&limiter, Router::new().route("/", route(|| async { "hello" })));
     for _ in 0..1_000 {
@@ -157,7 +157,7 @@ async fn permits_of_a_store_that_is_waited_for_come_back_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_disconnects_lets_go() {
+async fn disconnected_client_releases_its_permit() {
     let limiter = Limiter::builder().rule(rule("reports").concurrency(1)).build().unwrap();
     let endless = || async {
         let (sender, pieces) = mpsc::unbounded_channel();
@@ -180,9 +180,9 @@ async fn a_client_that_disconnects_lets_go() {
     }
 }
 
-/// A server does not ask a body for anything where there is none to send.
+/// A server does not poll a body that has no data.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_response_without_a_body_lets_go() {
+async fn response_without_body_releases_its_permit() {
     let limiter = Limiter::builder().rule(rule("reports").concurrency(1)).build().unwrap();
     let routes = Router::new().route("/empty", route(|| async { http::StatusCode::NO_CONTENT }));
     let routes = routes.route("/head", route(|| async { "not sent" }));
@@ -210,14 +210,14 @@ async fn wait_until_free(limiter: &Limiter) {
 /// Moves both clocks: tokio's, by which leases are renewed, and the limiter's, by which they run out.
 async fn pass_time(clock: &ManualClock, seconds: u64) {
     for _ in 0..seconds {
-        clock.advance(S_NS);
+        clock.advance(Duration::from_secs(1));
         tokio::time::advance(Duration::from_secs(1)).await;
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_handler_keeps_its_permit_beyond_the_lease() {
+async fn slow_handler_renews_its_permit() {
     let clock = clock();
     let limiter = Limiter::builder().rule(rule("reports").concurrency(1)).build_with_clock(clock.clone()).unwrap();
     let slow = || async {
@@ -240,7 +240,7 @@ async fn a_slow_handler_keeps_its_permit_beyond_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_body_keeps_its_permit_beyond_the_lease() {
+async fn slow_body_renews_its_permit() {
     let clock = clock();
     let limiter = Limiter::builder().rule(rule("reports").concurrency(1)).build_with_clock(clock.clone()).unwrap();
     let (app, mut senders) = streaming(&limiter);
@@ -257,9 +257,9 @@ async fn a_slow_body_keeps_its_permit_beyond_the_lease() {
     assert_eq!(free(&limiter).await, 1);
 }
 
-/// Many at once on a real server: never more than so many inside, and in the end all permits are there.
+/// Many requests at once on a real server: concurrency never exceeds the limit, and in the end all permits are free.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_more_than_so_many_are_ever_inside() {
+async fn concurrency_never_exceeds_the_limit() {
     let limiter = Limiter::builder().rule(rule("reports").concurrency(3)).build().unwrap();
     let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let handler = {
@@ -294,7 +294,7 @@ async fn no_more_than_so_many_are_ever_inside() {
     panic!("a permit was lost");
 }
 
-/// Whoever is not asked for an address needs none; this one is, and has it.
+/// The policy needs the client's address, which the server provides.
 #[tokio::test]
 async fn permits_are_counted_by_key() {
     let limiter: App =

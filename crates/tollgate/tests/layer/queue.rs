@@ -9,7 +9,7 @@ use tollgate::{Limiter, rule};
 use crate::support::{Client, Reply, Server, check_fields, clock, get, hello, hesitant};
 
 /// One in a second, and two may wait.
-fn queue() -> tollgate::RuleBuilder {
+fn queue() -> tollgate::policy::RuleBuilder {
     rule("upstream").limit("1/s").queue(3, Duration::from_secs(10))
 }
 
@@ -21,7 +21,7 @@ async fn timed(app: &Router) -> (u16, u64) {
     (reply.status, begun.elapsed().as_secs())
 }
 
-/// Four at once: one goes through, two wait, one is too many. Which is which depends on who is polled first.
+/// Four requests at once: one passes, two wait, one is too many. The order of polling decides which.
 async fn check_four(app: &Router) {
     let (first, second, third, fourth) = tokio::join!(timed(app), timed(app), timed(app), timed(app));
     let mut outcomes = [first, second, third, fourth];
@@ -29,23 +29,23 @@ async fn check_four(app: &Router) {
     assert_eq!(outcomes, [(200, 0), (200, 1), (200, 2), (429, 0)]);
 }
 
-/// The limiter's clock stands still, so that places are promised as of one moment; tokio's runs ahead by itself.
+/// The limiter's clock does not move, so that all reservations are made at one time; tokio's clock advances by itself.
 #[tokio::test(start_paused = true)]
-async fn what_comes_too_fast_waits() {
+async fn queue_delays_requests_above_the_rate() {
     check_four(&hello(&Limiter::builder().rule(queue()).build_with_clock(clock()).unwrap())).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_holds_for_a_store_that_is_waited_for() {
+async fn queue_delays_requests_with_an_async_store() {
     check_four(&hello(&hesitant(queue()))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_goes_away_gives_the_place_back() {
+async fn dropped_request_refunds_its_reservation() {
     let app = hello(&Limiter::builder().rule(queue()).build_with_clock(clock()).unwrap());
     assert_eq!(timed(&app).await, (200, 0));
     for _ in 0..1_000 {
-        // Two take the places, lose patience, and leave: the last first, so that both places come back.
+        // Two requests make reservations and are dropped, the last one first, so that both are refunded.
         let mut second = Box::pin(get(&app, "/"));
         let mut third = Box::pin(get(&app, "/"));
         let patience = Duration::from_millis(100);
@@ -59,7 +59,7 @@ async fn whoever_goes_away_gives_the_place_back() {
 
 /// On a real server a client goes away by closing its connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_closes_while_it_waits_gives_its_place_back() {
+async fn closed_connection_refunds_its_reservation() {
     let slow = rule("upstream").limit("1/min").queue(2, Duration::from_secs(120));
     let limiter = Limiter::builder().rule(slow).build().unwrap();
     let server = Server::start(hello(&limiter)).await;

@@ -1,4 +1,4 @@
-//! A service is called only after it has said that it is ready, as tower asks of everybody.
+//! A service is called only after it was ready, as tower requires.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -12,7 +12,7 @@ use tower::{Layer, Service, ServiceExt};
 
 use crate::support::{clock, hesitant};
 
-/// It holds a place from when it is ready until it is called; a clone has none.
+/// It reserves a slot when it is ready, until it is called; a clone has none.
 #[derive(Default)]
 struct Particular {
     is_ready: bool,

@@ -44,17 +44,18 @@ async fn flooded(limiter: LimiterBuilder) -> (usize, usize) {
     flood(server.address).await
 }
 
-/// One in three minutes: at 500 an hour, one would come back every 7 s, and a slow machine would see a 501st pass.
+/// One token in three minutes: at 500 an hour one would refill every 7 s, and a slow machine would see a 501st request
+/// pass.
 const LIMIT: &str = "500/day burst 500";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_rule_lets_pass_exactly_its_limit() {
+async fn one_rule_admits_exactly_its_limit() {
     let limiter = Limiter::builder().rule(rule("per-ip").per("client_ip").limit(LIMIT));
     assert_eq!(flooded(limiter).await, (500, 1_500));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_three_rules_the_tightest_decides() {
+async fn tightest_of_three_rules_decides() {
     let limiter = Limiter::builder()
         .rule(rule("everybody").limit("900/day"))
         .rule(rule("per-ip").per("client_ip").limit(LIMIT))
@@ -63,7 +64,7 @@ async fn of_three_rules_the_tightest_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_is_exact_too() {
+async fn sliding_window_log_admits_exactly_its_limit() {
     let log = rule("per-ip").per("client_ip").limit("500/h").algorithm(AlgorithmKind::SlidingWindowLog);
     assert_eq!(flooded(Limiter::builder().rule(log)).await, (500, 1_500));
 }

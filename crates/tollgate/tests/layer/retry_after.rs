@@ -1,13 +1,14 @@
-//! Whoever comes back when told to passes.
+//! A client that waits for `Retry-After` passes.
 
 use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
+use tollgate::policy::PolicyBuilder;
 use tollgate::policy::model::CostSource;
-use tollgate::{AlgorithmKind, Limiter, PolicyBuilder, rule};
+use tollgate::{AlgorithmKind, Limiter, rule};
 
-use crate::support::{App, Client, S_NS, Server, ask_from, changed, check_fields, clock, get, hello, item};
+use crate::support::{App, Client, Server, ask_from, changed, check_fields, clock, get, hello, item};
 
 const ALGORITHMS: [AlgorithmKind; 5] = [
     AlgorithmKind::TokenBucket,
@@ -17,13 +18,13 @@ const ALGORITHMS: [AlgorithmKind; 5] = [
     AlgorithmKind::SlidingWindowCounter,
 ];
 
-/// Rates whose times are no whole seconds are told rounded up.
+/// Rates whose times are not whole seconds are rounded up.
 #[tokio::test]
-async fn obeying_it_passes_under_every_algorithm() {
+async fn retry_after_admits_under_every_algorithm() {
     for algorithm in ALGORITHMS {
         for rate in ["1/s", "7/min", "3 per 1500ms", "5 per 90s", "40/h"] {
             let clock = clock();
-            clock.advance(123_456_789);
+            clock.advance(Duration::from_nanos(123_456_789));
             let only = rule("only").per("client_ip").limit(rate).algorithm(algorithm);
             let app = hello(&Limiter::builder().rule(only).build_with_clock(clock.clone()).unwrap());
             let mut refusals = 0;
@@ -38,7 +39,7 @@ async fn obeying_it_passes_under_every_algorithm() {
                 let state = item(&reply, "ratelimit", "only");
                 let next = state.iter().find(|(name, _)| name == "t").map_or(0, |(_, next)| *next);
                 assert!(i64::try_from(seconds).unwrap() >= next, "{algorithm:?} {rate}: {reply:?}");
-                clock.advance(seconds * S_NS);
+                clock.advance(Duration::from_secs(seconds));
                 assert_eq!(get(&app, "/").await.status, 200, "{algorithm:?} {rate}: {reply:?}");
             }
             assert!(refusals > 0, "{algorithm:?} {rate}");
@@ -46,9 +47,9 @@ async fn obeying_it_passes_under_every_algorithm() {
     }
 }
 
-/// It is not told later than it must be either: a second before, all are still refused.
+/// It is not later than necessary: a second before, all requests are still refused.
 #[tokio::test]
-async fn it_is_no_later_than_necessary() {
+async fn retry_after_is_not_later_than_necessary() {
     for algorithm in ALGORITHMS {
         let clock = clock();
         let only = rule("only").limit("1 per 10s").algorithm(algorithm);
@@ -56,13 +57,13 @@ async fn it_is_no_later_than_necessary() {
         get(&app, "/").await;
         let reply = get(&app, "/").await;
         let seconds = reply.number("retry-after").unwrap();
-        clock.advance((seconds - 1) * S_NS);
+        clock.advance(Duration::from_secs(seconds - 1));
         assert_eq!(get(&app, "/").await.status, 429, "{algorithm:?} {reply:?}");
     }
 }
 
 #[tokio::test]
-async fn of_several_rules_it_is_the_longest() {
+async fn retry_after_is_the_longest_of_several_rules() {
     let clock = clock();
     let limiter = Limiter::builder()
         .rule(rule("short").limit("1 per 10s"))
@@ -71,13 +72,13 @@ async fn of_several_rules_it_is_the_longest() {
     let app = hello(&limiter.build_with_clock(clock.clone()).unwrap());
     get(&app, "/").await;
     assert_eq!(get(&app, "/").await.number("retry-after"), Some(90));
-    clock.advance(90 * S_NS);
+    clock.advance(Duration::from_secs(90));
     assert_eq!(get(&app, "/").await.status, 200);
 }
 
-/// Who asks for more than the limit ever holds is not told to come back.
+/// A cost above the capacity of the limit has no `Retry-After`.
 #[tokio::test]
-async fn what_will_never_pass_has_no_time() {
+async fn impossible_request_has_no_retry_after() {
     let limiter = changed(rule("only").limit("5/min"), |rule| {
         rule.cost.source = CostSource::Header { name: "x-cost".to_owned(), default: 1 };
     });
@@ -92,7 +93,7 @@ async fn what_will_never_pass_has_no_time() {
 }
 
 #[tokio::test]
-async fn obeying_it_passes_on_a_real_server() {
+async fn retry_after_admits_on_a_real_server() {
     let limiter = Limiter::builder().rule(rule("per-ip").per("client_ip").limit("1/s burst 1")).build().unwrap();
     let server = Server::start(hello(&limiter)).await;
     let mut client = Client::connect(server.address).await;
@@ -109,15 +110,15 @@ async fn obeying_it_passes_on_a_real_server() {
     assert_eq!(client.get("/").await.status, 200);
 }
 
-/// A permit that is held for so long, and then let go of.
-async fn hold(limiter: &App, clock: &tollgate::ManualClock, seconds: u64) {
-    let (_, permit) = limiter.admit(&tollgate::Request::from_peer(None)).await;
-    clock.advance(seconds * S_NS);
+/// Holds a permit for some seconds.
+fn hold(limiter: &App, clock: &tollgate::ManualClock, seconds: u64) {
+    let permit = limiter.permit(&tollgate::Request::from_peer(None));
+    clock.advance(Duration::from_secs(seconds));
     drop(permit.unwrap());
 }
 
 #[tokio::test]
-async fn refusal_for_want_of_a_permit_estimates_from_recent_holding_times() {
+async fn missing_permit_estimates_retry_after_from_holding_times() {
     let clock = clock();
     let limiter = Limiter::builder().rule(rule("reports").concurrency(1)).build_with_clock(clock.clone()).unwrap();
     let app = hello(&limiter);
@@ -128,24 +129,24 @@ async fn refusal_for_want_of_a_permit_estimates_from_recent_holding_times() {
         (3, 40, 4, "the limit is reached; try again in about 4 seconds"),
     ] {
         for _ in 0..times {
-            hold(&limiter, &clock, held_s).await;
+            hold(&limiter, &clock, held_s);
         }
-        let (_, permit) = limiter.admit(&tollgate::Request::from_peer(None)).await;
+        let permit = limiter.permit(&tollgate::Request::from_peer(None)).unwrap();
         let reply = get(&app, "/").await;
         check_fields(&reply);
         assert_eq!((reply.status, reply.number("retry-after")), (429, Some(told_s)), "{reply:?}");
         assert_eq!(reply.json()["detail"], detail);
         assert_eq!(reply.json().get("retry_after_ms"), None, "nothing is known to the millisecond");
-        permit.unwrap().refund();
+        permit.refund();
     }
 }
 
 #[tokio::test]
-async fn estimate_is_no_shorter_than_what_another_limit_says() {
+async fn estimate_is_not_shorter_than_other_limits() {
     let clock = clock();
     let rules = Limiter::builder().rule(rule("reports").concurrency(1)).rule(rule("slow").limit("1 per 90s"));
     let limiter = rules.build_with_clock(clock.clone()).unwrap();
-    let (_, _permit) = limiter.admit(&tollgate::Request::from_peer(None)).await;
+    let _permit = limiter.permit(&tollgate::Request::from_peer(None)).unwrap();
     let reply = get(&hello(&limiter), "/").await;
     assert_eq!((reply.status, reply.number("retry-after")), (429, Some(90)));
     assert_eq!(reply.json().get("retry_after_ms"), None);
@@ -155,9 +156,9 @@ async fn estimate_is_no_shorter_than_what_another_limit_says() {
 async fn holding_times_outlive_a_change_of_the_policy() {
     let clock = clock();
     let limiter = Limiter::builder().rule(rule("reports").concurrency(1)).build_with_clock(clock.clone()).unwrap();
-    hold(&limiter, &clock, 20).await;
+    hold(&limiter, &clock, 20);
     let changed = PolicyBuilder::default().rule(rule("new").limit("9/s")).rule(rule("reports").concurrency(1));
     limiter.set_policy(&changed.build().unwrap()).unwrap();
-    let (_, _permit) = limiter.admit(&tollgate::Request::from_peer(None)).await;
+    let _permit = limiter.permit(&tollgate::Request::from_peer(None)).unwrap();
     assert_eq!(get(&hello(&limiter), "/").await.number("retry-after"), Some(20));
 }

@@ -1,10 +1,10 @@
-//! What a client says about itself gains it nothing, on a real server.
+//! Forged headers do not help a client, on a real server.
 
 use tollgate::{Limiter, rule};
 
 use crate::support::{Client, Server, hello};
 
-/// The client is on loopback; whether that is a proxy that is believed, the test says.
+/// The client is on loopback; the test decides whether that is a trusted proxy.
 async fn server(trusted: &[&str]) -> Server {
     let trusted = trusted.iter().map(|network| network.parse().unwrap()).collect();
     let limiter = Limiter::builder()
@@ -23,7 +23,7 @@ async fn statuses(server: &Server, requests: &[&[(&str, &str)]]) -> Vec<u16> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forged_addresses_of_a_stranger_gain_nothing() {
+async fn forged_forwarded_headers_of_untrusted_peers_are_ignored() {
     let forged: [&[(&str, &str)]; 6] = [
         &[],
         &[("X-Forwarded-For", "198.51.100.1")],
@@ -35,9 +35,9 @@ async fn forged_addresses_of_a_stranger_gain_nothing() {
     assert_eq!(statuses(&server(&[]).await, &forged).await, [200, 200, 429, 429, 429, 429]);
 }
 
-/// A believed proxy appends whom it heard; what stands before that is hearsay.
+/// A trusted proxy appends the address of its peer; addresses before it are unverified.
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_a_proxy_only_what_the_proxy_adds_is_believed() {
+async fn only_addresses_added_by_trusted_proxies_count() {
     let server = server(&["127.0.0.0/8"]).await;
     let said: [&[(&str, &str)]; 5] = [
         &[("X-Forwarded-For", "203.0.113.7")],
@@ -51,7 +51,7 @@ async fn behind_a_proxy_only_what_the_proxy_adds_is_believed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_way_of_writing_a_path_avoids_its_rule() {
+async fn no_encoding_of_a_path_avoids_its_rule() {
     let limiter = Limiter::builder()
         .rule(rule("login").per("client_ip").method("POST").path("/auth/login").limit("1/h"))
         .build()
@@ -82,9 +82,9 @@ async fn no_way_of_writing_a_path_avoids_its_rule() {
     }
 }
 
-/// A router that is nested strips what it is nested under; the policy is about what the client asked for.
+/// A nested router strips its prefix; the policy matches the path that the client sent.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_nested_router_does_not_hide_the_path() {
+async fn nested_router_does_not_hide_the_path() {
     let limiter = Limiter::builder().rule(rule("login").path("/api/login").limit("1/h")).build().unwrap();
     let server = Server::start(axum::Router::new().nest("/api", hello(&limiter))).await;
     let mut client = Client::connect(server.address).await;

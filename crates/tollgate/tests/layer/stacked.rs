@@ -1,16 +1,19 @@
-//! A layer around a layer: both are obeyed, and both are told, once.
+//! A layer around a layer: both limit, and the response has the fields of both, once.
 
+use std::time::Duration;
+
+use tollgate::policy::RuleBuilder;
 use tollgate::policy::model::{Allowance, FieldSet, Grant};
-use tollgate::{Limiter, Quota, RuleBuilder, rule};
+use tollgate::{Limiter, Quota, rule};
 
-use crate::support::{App, Reply, S_NS, behind, built, changed, check_fields, clock, get, hello, item, items};
+use crate::support::{App, Reply, behind, built, changed, check_fields, clock, get, hello, item, items};
 
 fn one(rule: RuleBuilder) -> App {
     built(Limiter::builder().rule(rule))
 }
 
 #[tokio::test]
-async fn lists_are_merged_and_the_tightest_is_told() {
+async fn stacked_layers_merge_lists_and_report_the_tightest() {
     for (outer, inner) in [("100/h", "10/min"), ("10/min", "100/h")] {
         let app = behind(&one(rule("outer").limit(outer)), hello(&one(rule("inner").limit(inner))));
         let reply = get(&app, "/").await;
@@ -25,7 +28,7 @@ async fn lists_are_merged_and_the_tightest_is_told() {
 }
 
 #[tokio::test]
-async fn a_refusal_further_in_tells_of_both() {
+async fn refusal_of_the_inner_layer_has_fields_of_both() {
     let app = behind(&one(rule("outer").limit("100/h")), hello(&one(rule("inner").limit("1 per 20s"))));
     get(&app, "/").await;
     let reply = get(&app, "/").await;
@@ -37,7 +40,7 @@ async fn a_refusal_further_in_tells_of_both() {
 }
 
 #[tokio::test]
-async fn a_refusal_further_out_tells_of_itself() {
+async fn refusal_of_the_outer_layer_has_its_own_fields() {
     let app = behind(&one(rule("outer").limit("1 per 20s")), hello(&one(rule("inner").limit("100/h"))));
     get(&app, "/").await;
     let reply = get(&app, "/").await;
@@ -47,7 +50,7 @@ async fn a_refusal_further_out_tells_of_itself() {
 }
 
 #[tokio::test]
-async fn families_that_only_one_of_them_sends_are_sent() {
+async fn field_families_of_either_layer_are_sent() {
     let with = |name: &str, set: FieldSet| {
         built(Limiter::builder().rule(rule(name).limit("5/min")).with(|policy| policy.fields.sets = vec![set]))
     };
@@ -60,8 +63,8 @@ async fn families_that_only_one_of_them_sends_are_sent() {
 
 /// Three fields about one limit, never some about one and some about another.
 #[tokio::test]
-async fn the_three_fields_are_of_one_limit() {
-    // Nobody knows when a permit without a lease comes back, so there is no reset to tell.
+async fn x_ratelimit_fields_describe_one_limit() {
+    // The release time of a permit without a lease is unknown, so there is no reset.
     let permits = || {
         changed(rule("tight").concurrency(3), |rule| {
             rule.allowance = Allowance::Same(Grant::Limited(vec![Quota::concurrency(3, None).unwrap()]));
@@ -78,7 +81,7 @@ async fn the_three_fields_are_of_one_limit() {
 }
 
 #[tokio::test]
-async fn the_later_time_to_come_back_counts() {
+async fn later_retry_after_wins() {
     let clock = clock();
     let refusing = |name: &str, rate: &str| {
         Limiter::builder().rule(rule(name).limit(rate)).build_with_clock(clock.clone()).unwrap()
@@ -93,12 +96,12 @@ async fn the_later_time_to_come_back_counts() {
     }
     // The third is refused by the outer, which has been charged for the one that the inner refused.
     assert_eq!(told, [(200, None), (429, Some(20)), (429, Some(45))]);
-    clock.advance(45 * S_NS);
+    clock.advance(Duration::from_secs(45));
     assert_eq!(get(&app, "/").await.status, 200);
 }
 
 #[tokio::test]
-async fn warnings_of_both_are_told() {
+async fn warnings_of_both_layers_are_sent() {
     let warning = |name: &str| rule(name).limit("1/h").on_limit(5, std::time::Duration::from_secs(60), None);
     let app = behind(&one(warning("outer")), hello(&one(warning("inner"))));
     get(&app, "/").await;

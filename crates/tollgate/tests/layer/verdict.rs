@@ -17,7 +17,7 @@ fn limited(rate: &str) -> App {
 }
 
 #[tokio::test]
-async fn the_service_finds_the_verdict() {
+async fn verdict_is_in_the_request_extensions() {
     let told = |Extension(verdict): Extension<Verdict>| async move {
         let state = verdict.deciding().unwrap();
         format!("{} {} {}", verdict.action().name(), verdict.rule().unwrap(), state.decision.remaining)
@@ -28,7 +28,7 @@ async fn the_service_finds_the_verdict() {
 }
 
 #[tokio::test]
-async fn a_refused_request_never_reaches_the_service() {
+async fn refused_request_does_not_reach_the_service() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counting = {
         let calls = Arc::clone(&calls);
@@ -42,21 +42,21 @@ async fn a_refused_request_never_reaches_the_service() {
 }
 
 fn answering(limiter: &App) -> Router {
-    let layer = limiter.layer().on_refused(|verdict| {
+    let layer = limiter.layer().on_refused(|verdict, _| {
         assert_eq!(verdict.action(), Action::Reject);
         Response::builder()
             .status(420)
             .header("content-type", "text/plain")
             .header("x-ratelimit-limit", "mine")
             .header("x-own", "kept")
-            .body(Bytes::from(format!("calm down: {}", verdict.rule().unwrap())))
+            .body(format!("calm down: {}", verdict.rule().unwrap()))
             .unwrap()
     });
     Router::new().route("/", route(|| async { "hello" })).layer(layer)
 }
 
 #[tokio::test]
-async fn a_program_can_answer_refusals_itself() {
+async fn application_builds_the_refusal_response() {
     let app = answering(&limited("1/min"));
     assert_eq!(get(&app, "/").await.status, 200);
     let refused = get(&app, "/").await;
@@ -78,9 +78,9 @@ async fn one_layer_around_two_services_counts_once() {
     assert_eq!(get(&other, "/").await.status, 429);
 }
 
-/// The layer asks nothing of a service but that it is one: no axum here.
+/// The layer works with any tower service, without axum.
 #[tokio::test]
-async fn any_service_will_do() {
+async fn layer_works_with_any_http_service() {
     use http_body_util::{BodyExt, Full};
     use tower::ServiceExt;
 
@@ -97,7 +97,7 @@ async fn any_service_will_do() {
 }
 
 #[tokio::test]
-async fn bodies_tell_their_length_and_their_end() {
+async fn body_size_hint_and_end_are_passed_on() {
     use http_body::Body;
 
     let app = hello(&limited("1/min"));

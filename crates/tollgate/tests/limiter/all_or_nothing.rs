@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tollgate::{AlgorithmKind, Limiter, Receipt, Request, RuleBuilder, RuleState, rule};
+use tollgate::policy::RuleBuilder;
+use tollgate::verdict::RuleState;
+use tollgate::{AlgorithmKind, Limiter, Receipt, Request, rule};
 
 use crate::support::{Manual, clock, small};
 
@@ -31,7 +33,7 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug)]
 enum Key {
-    Nobody,
+    Common,
     User,
     UserAndTeam,
 }
@@ -43,9 +45,9 @@ struct Step {
     user: usize,
     team: usize,
     cost: u64,
-    /// Whether permits are taken, or only looked at.
+    /// Whether permits are taken, or only checked.
     takes: bool,
-    /// Whether somebody lets go of a permit first.
+    /// Whether a permit is released first.
     lets_go: bool,
     /// Whether it is taken back at once.
     is_refunded: bool,
@@ -64,7 +66,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
 }
 
 fn shapes() -> impl Strategy<Value = Shape> {
-    let key = prop_oneof![Just(Key::Nobody), Just(Key::User), Just(Key::UserAndTeam)];
+    let key = prop_oneof![Just(Key::Common), Just(Key::User), Just(Key::UserAndTeam)];
     let cost = prop_oneof![3 => Just(None), 1 => (1..4_u64).prop_map(Some)];
     (kinds(), 1..9_u64, 1..40_u64, key, cost, prop::bool::weighted(0.2))
         .prop_map(|(kind, amount, period_s, key, cost, shadow)| Shape { kind, amount, period_s, key, cost, shadow })
@@ -93,7 +95,7 @@ fn built_rule(name: &str, shape: &Shape) -> RuleBuilder {
         Kind::Permits => rule(name).concurrency(shape.amount),
     };
     rule = match shape.key {
-        Key::Nobody => rule,
+        Key::Common => rule,
         Key::User => rule.per("user"),
         Key::UserAndTeam => rule.per("user").per("team"),
     };
@@ -109,7 +111,7 @@ fn limiter(shapes: &[Shape], clock: &tollgate::ManualClock) -> Manual {
     rules.fold(Limiter::builder().with(small), tollgate::LimiterBuilder::rule).build_with_clock(clock.clone()).unwrap()
 }
 
-/// How every rule stands towards everybody.
+/// Returns the state of every rule for every key.
 fn stand(limiter: &Manual) -> Vec<RuleState> {
     let mut all = Vec::new();
     for user in USERS {
@@ -131,7 +133,7 @@ proptest! {
         let limiter = limiter(&shapes, &clock);
         let mut held: Vec<Receipt> = Vec::new();
         for step in steps {
-            clock.advance(step.advance_ms * 1_000_000);
+            clock.advance(Duration::from_millis(step.advance_ms));
             if step.lets_go && !held.is_empty() {
                 limiter.release(held.remove(0));
             }
@@ -140,10 +142,10 @@ proptest! {
             let before = stand(&limiter);
             let foreseen = limiter.peek(&request);
             prop_assert_eq!(&stand(&limiter), &before, "a peek changed something");
-            let (verdict, receipt) = if step.takes {
-                limiter.check_with_receipt(&request)
-            } else {
-                (limiter.check(&request), None)
+            let (verdict, receipt) = match step.takes.then(|| limiter.permit(&request)) {
+                Some(Ok(permit)) => (permit.verdict().clone(), Some(permit.into_receipt())),
+                Some(Err(refused)) => (refused.into_verdict(), None),
+                None => (limiter.check(&request), None),
             };
             prop_assert_eq!(verdict.is_allowed(), foreseen.is_allowed());
             prop_assert_eq!(verdict.retry_after(), foreseen.retry_after());
@@ -166,7 +168,7 @@ proptest! {
 
 /// Threads that compete for the last of one limit leave nothing behind under another.
 #[test]
-fn a_race_leaves_no_trace() {
+fn concurrent_refusals_charge_nothing() {
     const THREADS: usize = 4;
     const ROUNDS: u64 = 3_000;
     let limiter = Limiter::builder()
@@ -189,7 +191,7 @@ fn a_race_leaves_no_trace() {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(compete)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    // Of each user one passes; where two were under way at once it may have been none, and never two.
+    // Of each user one request passes; of two concurrent ones possibly none, and never two.
     assert!((ROUNDS / 2..=ROUNDS).contains(&passed), "{passed}");
     let verdict = limiter.peek(&Request { cost: 0, ..Request::from_peer(None) });
     let used = verdict.states().iter().map(|state| state.decision.limit - state.decision.remaining);

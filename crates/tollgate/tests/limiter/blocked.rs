@@ -1,8 +1,11 @@
-//! What a verdict says of the limits of a rule that is blocked.
+//! The verdict about the limits of a rule that blocks.
 
 use std::time::Duration;
 
-use tollgate::{Action, AskedTogether, ChargeVerdict, Limiter, Part, Request, RuleBuilder, rule};
+use tollgate::limiter::{JointCharge, JointRequest};
+use tollgate::policy::RuleBuilder;
+use tollgate::quota::ChargeVerdict;
+use tollgate::{Action, Limiter, Request, rule};
 
 use crate::support::{Manual, S_NS, at_once, built, clock, from};
 
@@ -20,13 +23,13 @@ fn begin(limiter: &Manual, request: &Request<'_>) -> tollgate::Verdict {
 }
 
 #[test]
-fn all_limits_of_the_rule_say_so_and_no_others() {
+fn block_shows_in_all_limits_of_its_rule_only() {
     let limited = blocking(rule("limited").per("user").limit("3/s burst 3").limit("9/h"));
     let clock = clock();
     let limiter = built(Limiter::builder().rule(limited).rule(rule("other").per("user").limit("1000/h")), &clock);
     let ann = [("user", "ann")];
     begin(&limiter, &from(&ann));
-    clock.advance(100 * S_NS);
+    clock.advance(Duration::from_secs(100));
     let verdict = limiter.check(&from(&ann));
     let told: Vec<_> = verdict
         .states()
@@ -38,12 +41,12 @@ fn all_limits_of_the_rule_say_so_and_no_others() {
     assert_eq!((verdict.rule(), verdict.retry_after()), (Some("limited"), Some(Duration::from_secs(800))));
     assert_eq!(deciding.decision.next_after, 800 * S_NS);
     assert!(verdict.states().iter().take(2).all(|state| state.decision.reset_after >= 800 * S_NS));
-    // Nobody else is.
+    // Other keys are not blocked.
     assert!(limiter.check(&from(&[("user", "ben")])).is_allowed());
 }
 
 #[test]
-fn a_limit_that_lasts_longer_than_the_block_is_told_as_it_is() {
+fn limit_longer_than_the_block_is_reported() {
     let limiter = built(Limiter::builder().rule(blocking(rule("limited").per("user").limit("1/day"))), &clock());
     let ann = [("user", "ann")];
     let verdict = begin(&limiter, &from(&ann));
@@ -54,7 +57,7 @@ fn a_limit_that_lasts_longer_than_the_block_is_told_as_it_is() {
 }
 
 #[test]
-fn what_can_never_pass_can_not_when_the_block_ends() {
+fn impossible_cost_stays_impossible_after_the_block() {
     let limiter = built(Limiter::builder().rule(blocking(rule("limited").per("user").limit("2/min"))), &clock());
     let ann = [("user", "ann")];
     let verdict = begin(&limiter, &Request { cost: 3, ..from(&ann) });
@@ -64,7 +67,7 @@ fn what_can_never_pass_can_not_when_the_block_ends() {
 }
 
 #[test]
-fn of_several_blocks_each_is_told_and_the_longest_decides() {
+fn longest_of_several_blocks_decides() {
     let short = rule("short").per("user").limit("1/min").on_limit(0, BLOCK, Some((1, Duration::from_secs(60))));
     let limiter =
         built(Limiter::builder().rule(short).rule(blocking(rule("long").per("place").limit("1/min"))), &clock());
@@ -77,14 +80,14 @@ fn of_several_blocks_each_is_told_and_the_longest_decides() {
 }
 
 #[test]
-fn who_asks_together_is_told_the_same() {
+fn joint_check_reports_the_block() {
     let clock = clock();
     let limiter = built(Limiter::builder().rule(blocking(rule("limited").per("user").limit("2/min"))), &clock);
     let (ann, ben) = ([("user", "ann")], [("user", "ben")]);
     begin(&limiter, &from(&ann));
-    clock.advance(100 * S_NS);
-    let asked = [&ann, &ben].map(|who| AskedTogether { request: from(who), part: Part::Charge });
-    let together = at_once(limiter.decide_together(&asked));
+    clock.advance(Duration::from_secs(100));
+    let asked = [&ann, &ben].map(|who| JointRequest { request: from(who), charge: JointCharge::Rules });
+    let together = at_once(limiter.check_all(&asked));
     let left = Some(Duration::from_secs(800));
     assert_eq!((together.overall.action(), together.overall.retry_after()), (Action::Block, left));
     let [ann, ben] = together.each.as_slice() else { panic!("{together:?}") };

@@ -1,14 +1,16 @@
-//! Asking: what passes, what is told, who is counted together.
+//! Checks: which requests pass, what verdicts report, which requests share a counter.
 
 use std::time::Duration;
 
 use tollgate::policy::model::{CostSource, IdentitySource, Tier, TierSource};
-use tollgate::{Action, AlgorithmKind, Limiter, Policy, PolicyBuilder, Request, Source, Verdict, rule};
+use tollgate::policy::{Policy, PolicyBuilder};
+use tollgate::store::Source;
+use tollgate::{Action, AlgorithmKind, Limiter, Request, Verdict, rule};
 
 use crate::support::{S_NS, any, built, clock, costing, from, one, remaining};
 
 #[test]
-fn a_check_charges_and_a_peek_does_not() {
+fn check_charges_and_peek_does_not() {
     let clock = clock();
     let limiter = one(rule("all").limit("3/min"), &clock);
     for _ in 0..10 {
@@ -25,14 +27,14 @@ fn a_check_charges_and_a_peek_does_not() {
         assert_eq!((refused.action(), refused.status(), refused.rule()), (Action::Reject, 429, Some("all")));
         assert_eq!(refused.retry_after(), Some(Duration::from_secs(20)));
     }
-    clock.advance(20 * S_NS - 1);
+    clock.advance(Duration::from_nanos(20 * S_NS - 1));
     assert!(!limiter.check(&any()).is_allowed());
-    clock.advance(1);
+    clock.advance(Duration::from_nanos(1));
     assert!(limiter.check(&any()).is_allowed());
 }
 
 #[test]
-fn users_are_counted_apart_and_nobody_is_nobody() {
+fn users_are_counted_separately_and_rules_skip_requests_without_user() {
     let limiter = one(rule("per-user").per("user").limit("1/min"), &clock());
     let (alice, bob) = ([("user", "alice")], [("user", "bob")]);
     assert!(limiter.check(&from(&alice)).is_allowed());
@@ -44,7 +46,7 @@ fn users_are_counted_apart_and_nobody_is_nobody() {
 }
 
 #[test]
-fn costs_are_charged_and_what_never_fits_is_refused_for_ever() {
+fn cost_above_the_capacity_can_never_pass() {
     let limiter = one(rule("all").limit("10/min"), &clock());
     assert!(limiter.check(&costing(7)).is_allowed());
     let refused = limiter.check(&costing(4));
@@ -59,7 +61,7 @@ const LARGEST: &str = "1000000000000/h";
 const ABOVE_LARGEST: [u64; 3] = [1_000_000_000_001, (1 << 53) + 1, u64::MAX];
 
 #[test]
-fn costs_above_the_largest_limit_are_refused_for_ever_by_every_algorithm() {
+fn cost_above_the_largest_limit_never_passes_under_any_algorithm() {
     let rules = [
         rule("token").limit(LARGEST),
         rule("leaky").limit(LARGEST).algorithm(AlgorithmKind::LeakyBucket),
@@ -81,11 +83,11 @@ fn costs_above_the_largest_limit_are_refused_for_ever_by_every_algorithm() {
 }
 
 #[test]
-fn costs_of_a_header_above_the_largest_limit_are_refused_unless_the_rule_has_a_maximum() {
+fn header_cost_above_the_limit_is_refused_unless_the_rule_has_a_maximum() {
     let mut policy = Policy::clone(&PolicyBuilder::default().rule(rule("all").limit(LARGEST)).build().unwrap());
     policy.rules[0].cost.source = CostSource::Header { name: "x-cost".to_owned(), default: 1 };
     let refused = |policy: &Policy, cost: &str| {
-        let limiter = Limiter::in_memory(&policy.clone().check().unwrap(), clock()).unwrap();
+        let limiter = Limiter::with_clock(&policy.clone().check().unwrap(), clock()).unwrap();
         limiter.check(&Request { headers: &[("x-cost", cost)], ..any() }).is_impossible()
     };
     assert!(refused(&policy, "1000000000001"));
@@ -96,7 +98,7 @@ fn costs_of_a_header_above_the_largest_limit_are_refused_unless_the_rule_has_a_m
 }
 
 #[test]
-fn who_asks_at_no_cost_is_told_and_charged_nothing() {
+fn cost_zero_reports_state_and_charges_nothing() {
     let limiter =
         built(Limiter::builder().rule(rule("all").limit("2/min")).rule(rule("fixed").limit("9/min").cost(3)), &clock());
     for _ in 0..5 {
@@ -106,7 +108,7 @@ fn who_asks_at_no_cost_is_told_and_charged_nothing() {
 }
 
 #[test]
-fn the_rule_closest_to_its_limit_or_longest_in_the_way_decides() {
+fn tightest_rule_or_longest_refusal_decides() {
     let limiter = built(
         Limiter::builder()
             .rule(rule("wide").limit("100/min"))
@@ -135,7 +137,7 @@ fn clones_share_their_counters() {
 }
 
 #[test]
-fn a_shadow_counts_and_never_refuses() {
+fn shadow_rule_counts_and_never_refuses() {
     let limiter = one(rule("tried").limit("2/min").shadow(), &clock());
     let would: Vec<bool> = (0..4).map(|_| limiter.check(&any()).states()[0].decision.is_allowed()).collect();
     assert_eq!(would, [true, true, false, false]);
@@ -160,13 +162,13 @@ fn shadow_rule_with_several_limits_counts_and_refuses_as_if_it_were_enforced() {
             let refused = enforced.check(&costing(1 + at % 2));
             let decisions = |verdict: &Verdict| verdict.states().iter().map(|s| s.decision).collect::<Vec<_>>();
             assert_eq!(decisions(&would), decisions(&refused), "{algorithm:?}, request {at}");
-            clock.advance(7 * S_NS);
+            clock.advance(Duration::from_secs(7));
         }
     }
 }
 
 #[test]
-fn shadow_rules_with_several_limits_are_apart() {
+fn shadow_rules_with_several_limits_are_counted_separately() {
     let limiter = built(
         Limiter::builder()
             .rule(rule("one").limit("1/min").limit("9/h").shadow())
@@ -180,7 +182,7 @@ fn shadow_rules_with_several_limits_are_apart() {
 }
 
 #[test]
-fn tiers_have_limits_of_their_own() {
+fn each_tier_has_its_own_limit() {
     let builder = PolicyBuilder::default()
         .rule(rule("per-user").per("user").tier("free", "1/min").tier("pro", "3/min").tier("staff", "unlimited"))
         .with(|policy| {
@@ -190,7 +192,7 @@ fn tiers_have_limits_of_their_own() {
                 trusted: true,
             });
         });
-    let limiter = Limiter::in_memory(&builder.build().unwrap(), clock()).unwrap();
+    let limiter = Limiter::with_clock(&builder.build().unwrap(), clock()).unwrap();
     let passes = |tier: &str| {
         let (headers, identities) = ([("x-tier", tier)], [("user", tier)]);
         let request = Request { headers: &headers, ..from(&identities) };
@@ -200,11 +202,11 @@ fn tiers_have_limits_of_their_own() {
 }
 
 #[test]
-fn a_cost_can_be_read_from_the_request() {
+fn cost_is_read_from_the_request() {
     let mut policy = Policy::clone(&PolicyBuilder::default().rule(rule("all").limit("10/min")).build().unwrap());
     policy.rules[0].cost.source = CostSource::Header { name: "x-cost".to_owned(), default: 2 };
     policy.rules[0].cost.max = 5;
-    let limiter = Limiter::in_memory(&policy.check().unwrap(), clock()).unwrap();
+    let limiter = Limiter::with_clock(&policy.check().unwrap(), clock()).unwrap();
     for (headers, left) in [(vec![("X-Cost", "3")], 7), (vec![], 5), (vec![("x-cost", "999")], 0)] {
         assert!(limiter.check(&Request { headers: &headers, ..any() }).is_allowed());
         assert_eq!(remaining(&limiter), [left]);
@@ -212,7 +214,7 @@ fn a_cost_can_be_read_from_the_request() {
 }
 
 #[test]
-fn every_algorithm_lets_pass_its_limit_and_not_one_more() {
+fn every_algorithm_admits_exactly_its_limit() {
     for algorithm in [
         AlgorithmKind::TokenBucket,
         AlgorithmKind::LeakyBucket,

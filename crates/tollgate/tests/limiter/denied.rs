@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
+use tollgate::limiter::{JointCharge, JointRequest, KeyError};
 use tollgate::policy::parse;
-use tollgate::{Action, AskedTogether, Charge, KeyError, LimitOptions, Limiter, Part, Quota, Request};
+use tollgate::store::{Charge, LimitOptions};
+use tollgate::{Action, Limiter, Quota, Request};
 
 use crate::support::{Manual, at_once, clock};
 
@@ -20,7 +22,7 @@ rules:
 const ANN: &[(&str, &str)] = &[("user", "ann")];
 
 fn limiter() -> Manual {
-    Limiter::in_memory(&parse(POLICY, "policy.yaml", None).unwrap().policy, clock()).unwrap()
+    Limiter::with_clock(&parse(POLICY, "policy.yaml", None).unwrap().policy, clock()).unwrap()
 }
 
 fn from(ip: &str, path: &'static str) -> Request<'static> {
@@ -45,7 +47,7 @@ fn denied_request_names_the_rule_and_charges_nothing() {
 }
 
 #[test]
-fn shadow_denies_nothing_and_is_told() {
+fn shadow_denial_is_reported_and_not_enforced() {
     let limiter = limiter();
     let passed = limiter.check(&from("10.1.2.3", "/admin/users"));
     assert_eq!((passed.action(), passed.rule(), passed.denied_by()), (Action::Allow, Some("per-user"), None));
@@ -74,35 +76,34 @@ fn permit_and_receipt_are_refused_with_the_denial() {
     let limiter = limiter();
     let refused = limiter.permit(&from("203.0.113.9", "/admin/users")).unwrap_err();
     assert_eq!(refused.rule(), Some("admin-only-inside"));
-    let (verdict, receipt) = limiter.check_with_receipt(&from("203.0.113.9", "/admin/users"));
-    assert!(receipt.is_none() && verdict.action() == Action::Deny);
+    assert_eq!((refused.action(), refused.status()), (Action::Deny, 403));
 }
 
 #[test]
 fn one_denied_among_several_stops_all_and_charges_none() {
     let limiter = limiter();
-    let charge = |request| AskedTogether { request, part: Part::Charge };
+    let charge = |request| JointRequest { request, charge: JointCharge::Rules };
     let asked = [charge(from("203.0.113.9", "/")), charge(from("203.0.113.9", "/admin/users"))];
-    let together = at_once(limiter.decide_together(&asked));
+    let together = at_once(limiter.check_all(&asked));
     assert_eq!((together.overall.action(), together.overall.rule()), (Action::Deny, Some("admin-only-inside")));
     assert_eq!((together.each[0].action(), together.each[1].action()), (Action::Allow, Action::Deny));
     assert_eq!((together.each[0].rule(), together.each[1].rule()), (Some("per-user"), Some("admin-only-inside")));
     assert_eq!(remaining(&limiter), 5);
     let passing = [charge(from("10.1.2.3", "/")), charge(from("10.1.2.3", "/admin/users"))];
-    let together = at_once(limiter.decide_together(&passing));
+    let together = at_once(limiter.check_all(&passing));
     assert!(together.overall.is_allowed());
-    assert_eq!(together.overall.denials().collect::<Vec<_>>(), [(1, true)], "the shadow is told");
+    assert_eq!(together.overall.denials().collect::<Vec<_>>(), [(1, true)], "the shadow rule is reported");
 }
 
 #[test]
-fn neither_a_limit_of_the_caller_nor_giving_back_lifts_a_denial() {
+fn custom_charge_and_refund_do_not_lift_a_denial() {
     let limiter = limiter();
     let quota = Quota::fixed_window("2/min".parse().unwrap()).unwrap().with_max_debt(0).unwrap();
     let limit = limiter.caller_limit("instead", quota, LimitOptions::default()).unwrap();
     let keyed = Charge::new(&limit, b"ann", 1);
     let request = from("203.0.113.9", "/admin/users");
-    for part in [Part::ChargeInstead(keyed), Part::GiveBack] {
-        let together = at_once(limiter.decide_together(&[AskedTogether { request, part }]));
+    for charge in [JointCharge::Custom(keyed), JointCharge::Refund] {
+        let together = at_once(limiter.check_all(&[JointRequest { request, charge }]));
         assert_eq!((together.overall.action(), together.each[0].action()), (Action::Deny, Action::Deny));
     }
 }

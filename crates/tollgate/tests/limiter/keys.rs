@@ -1,10 +1,12 @@
-//! An operator's hand on single keys: looked at, reset, overridden for a time.
+//! The admin API for single keys: inspect, reset, override.
 
 use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tollgate::{Action, AlgorithmKind, KeyError, Limiter, PolicyBuilder, RuleBuilder, rule};
+use tollgate::limiter::KeyError;
+use tollgate::policy::{PolicyBuilder, RuleBuilder};
+use tollgate::{Action, AlgorithmKind, Limiter, rule};
 
 use crate::support::{Manual, S_NS, at_once, built, clock, from, one, small};
 
@@ -20,13 +22,13 @@ fn used(limiter: &Manual, rule: &str, key: &str) -> u64 {
 }
 
 #[test]
-fn a_key_is_looked_at_without_being_charged() {
+fn inspecting_a_key_charges_nothing() {
     let clock = clock();
     let limiter = one(log("per-user", "5/min"), &clock);
     for expected in [4, 3] {
         assert_eq!(limiter.check(&from(ALICE)).states()[0].decision.remaining, expected);
     }
-    clock.advance(10 * S_NS);
+    clock.advance(Duration::from_secs(10));
     for _ in 0..3 {
         let report = at_once(limiter.inspect_key("per-user", "alice")).unwrap();
         let counter = &report.counters[0];
@@ -39,7 +41,7 @@ fn a_key_is_looked_at_without_being_charged() {
 }
 
 #[test]
-fn a_key_that_is_looked_at_takes_no_place() {
+fn inspecting_a_key_creates_no_entry() {
     let limiter = built(Limiter::builder().with(small).rule(rule("per-user").per("user").limit("5/min")), &clock());
     assert!(limiter.check(&from(ALICE)).is_allowed());
     for number in 0..100 {
@@ -49,7 +51,7 @@ fn a_key_that_is_looked_at_takes_no_place() {
 }
 
 #[test]
-fn permits_violations_and_a_block_are_told() {
+fn report_has_permits_violations_and_block() {
     let clock = clock();
     let strict = log("strict", "1/min").on_limit(1, Duration::from_secs(60), Some((2, HOUR)));
     let limiter = built(Limiter::builder().rule(rule("open").per("user").concurrency(3)).rule(strict), &clock);
@@ -61,7 +63,7 @@ fn permits_violations_and_a_block_are_told() {
     assert_eq!((report.violations_counted(), report.blocked_for_ns), (1, None));
     assert_eq!(limiter.check(&from(ALICE)).action(), Action::Reject);
     assert_eq!(limiter.check(&from(ALICE)).action(), Action::Block);
-    clock.advance(60 * S_NS);
+    clock.advance(Duration::from_secs(60));
     let report = at_once(limiter.inspect_key("strict", "alice")).unwrap();
     assert_eq!(report.blocked_for_ns, Some(3540 * S_NS));
     drop(held);
@@ -69,7 +71,7 @@ fn permits_violations_and_a_block_are_told() {
 }
 
 #[test]
-fn a_key_that_is_reset_is_as_if_untouched() {
+fn reset_key_is_as_if_never_used() {
     for algorithm in [
         AlgorithmKind::TokenBucket,
         AlgorithmKind::LeakyBucket,
@@ -88,25 +90,25 @@ fn a_key_that_is_reset_is_as_if_untouched() {
         let report = at_once(limiter.inspect_key("per-user", "alice")).unwrap();
         assert_eq!((report.counters[0].used(), report.violations_counted(), report.blocked_for_ns), (0, 0, None));
         assert_eq!(until_blocked(), expected, "{algorithm}, once more");
-        assert_eq!(used(&limiter, "per-user", "bob"), 1, "{algorithm}: nobody else is touched");
+        assert_eq!(used(&limiter, "per-user", "bob"), 1, "{algorithm}: other keys are unchanged");
     }
 }
 
 #[test]
-fn permits_that_were_forgotten_come_back_to_nobody() {
+fn permits_deleted_by_a_reset_are_not_released_twice() {
     let limiter = one(rule("open").per("user").concurrency(1), &clock());
     let forgotten = limiter.permit(&from(ALICE)).unwrap();
     at_once(limiter.reset_key("open", "alice")).unwrap();
     assert!(!forgotten.renew(), "it was forgotten");
     let held = limiter.permit(&from(ALICE)).unwrap();
     drop(forgotten);
-    assert_eq!(used(&limiter, "open", "alice"), 1, "what was forgotten lets go of nobody else's");
+    assert_eq!(used(&limiter, "open", "alice"), 1, "a deleted permit does not release another");
     drop(held);
     assert_eq!(used(&limiter, "open", "alice"), 0);
 }
 
 #[test]
-fn another_limit_holds_for_one_key_and_ends_by_itself() {
+fn override_applies_to_one_key_and_ends() {
     let clock = clock();
     let limiter = one(log("per-user", "2/h"), &clock);
     let bob: &[(&str, &str)] = &[("user", "bob")];
@@ -124,17 +126,17 @@ fn another_limit_holds_for_one_key_and_ends_by_itself() {
     let mut fields = Vec::new();
     verdict.fields(|field, text| fields.push((field.name(), text.to_owned())));
     assert_eq!(fields[0], ("ratelimit-policy", "\"per-user\";q=5;w=3600".to_owned()));
-    clock.advance(60 * S_NS);
+    clock.advance(Duration::from_secs(60));
     assert!(limiter.key_overrides().is_empty());
     assert_eq!(limiter.peek(&from(ALICE)).states()[0].decision.limit, 2);
     assert_eq!(at_once(limiter.inspect_key("per-user", "alice")).unwrap().key_override, None);
 }
 
 #[test]
-fn it_may_be_less_more_or_unlimited_and_outlives_a_change_of_the_policy() {
+fn override_may_be_lower_higher_or_unlimited_and_survives_reload() {
     let (clock, policy) =
         (clock(), |limit: &str| PolicyBuilder::default().rule(log("per-user", limit)).build().unwrap());
-    let limiter = Limiter::in_memory(&policy("2/h"), clock).unwrap();
+    let limiter = Limiter::with_clock(&policy("2/h"), clock).unwrap();
     let limit = || limiter.peek(&from(ALICE)).states().first().map(|state| state.decision.limit);
     for (text, expected) in [("1/h", Some(1)), ("7/h", Some(7)), ("unlimited", None)] {
         at_once(limiter.override_key("per-user", "alice", text, HOUR)).unwrap();
@@ -150,7 +152,7 @@ fn it_may_be_less_more_or_unlimited_and_outlives_a_change_of_the_policy() {
 }
 
 #[test]
-fn whoever_is_unlimited_can_be_limited() {
+fn override_limits_an_unlimited_key() {
     let limiter = one(rule("per-user").per("user").limit("unlimited"), &clock());
     assert!(limiter.check(&from(ALICE)).is_unlimited());
     at_once(limiter.override_key("per-user", "alice", "1/h", HOUR)).unwrap();
@@ -159,7 +161,7 @@ fn whoever_is_unlimited_can_be_limited() {
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn invalid_admin_calls_return_errors() {
     let limiter = one(log("per-user", "2/h"), &clock());
     let is_no_key =
         |key: &str| matches!(at_once(limiter.inspect_key("per-user", key)), Err(KeyError::InvalidKey { .. }));
@@ -172,7 +174,7 @@ fn what_cannot_be_is_told() {
     assert!(limiter.key_overrides().is_empty());
 }
 
-/// One step of a trace: somebody asks, or time passes.
+/// One step of a trace: a request, or time passes.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Check { user: usize, cost: u64 },
@@ -198,7 +200,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Two limiters live through the same; at one of them every key is looked at before every step.
+    /// Two limiters get the same trace; at one of them every key is inspected before every step.
     #[test]
     fn looking_at_keys_never_changes_a_decision(steps in vec(step(), 1..60)) {
         let clock = clock();
@@ -215,7 +217,7 @@ proptest! {
                 }
             }
             match step {
-                Step::Wait { ms } => clock.advance(ms * 1_000_000),
+                Step::Wait { ms } => clock.advance(Duration::from_millis(ms)),
                 Step::Check { user, cost } => {
                     let identities = [("user", USERS[user])];
                     let request = tollgate::Request { cost, ..from(&identities) };
@@ -229,9 +231,9 @@ proptest! {
     }
 }
 
-/// A client that asks again and again is admitted when the first refusal under the override told it.
+/// A client that retries continuously is admitted at the time of its first refusal under the override.
 #[test]
-fn overridden_key_is_admitted_when_it_was_told() {
+fn overridden_key_is_admitted_at_its_retry_time() {
     let algorithms = [
         AlgorithmKind::TokenBucket,
         AlgorithmKind::FixedWindow,
@@ -248,10 +250,10 @@ fn overridden_key_is_admitted_when_it_was_told() {
         assert!(told <= Duration::from_secs(120), "{algorithm} {limit}: {told:?}");
         let told_ns = u64::try_from(told.as_nanos()).unwrap();
         for _ in 0..4 {
-            clock.advance(told_ns / 5);
+            clock.advance(Duration::from_nanos(told_ns / 5));
             assert!(!limiter.check(&from(ALICE)).is_allowed(), "{algorithm} {limit}");
         }
-        clock.advance(told_ns - told_ns / 5 * 4);
+        clock.advance(Duration::from_nanos(told_ns - told_ns / 5 * 4));
         assert!(limiter.check(&from(ALICE)).is_allowed(), "{algorithm} {limit}: refused after {told:?}");
     }
 }

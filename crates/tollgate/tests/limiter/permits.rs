@@ -1,13 +1,13 @@
-//! Permits: how many are under way at once.
+//! Concurrency permits.
 
 use std::time::Duration;
 
 use tollgate::{Limiter, rule};
 
-use crate::support::{S_NS, any, built, clock, costing, from, one, remaining};
+use crate::support::{any, built, clock, costing, from, one, remaining};
 
 #[test]
-fn a_permit_is_held_until_it_is_dropped() {
+fn permit_is_held_until_dropped() {
     let limiter = one(rule("reports").concurrency(2), &clock());
     let first = limiter.permit(&any()).unwrap();
     let second = limiter.permit(&any()).unwrap();
@@ -29,24 +29,23 @@ fn permits_are_counted_by_key() {
     assert!(limiter.permit(&from(&[("user", "bob")])).is_ok());
 }
 
-/// Who never learns when a request ends is not asked how many are under way.
+/// A caller that does not learn when a request ends is not limited in concurrency.
 #[tokio::test]
-async fn rates_alone_are_asked_where_nobody_lets_go() {
+async fn permit_rates_ignores_concurrency_limits() {
     let limiter =
         built(Limiter::builder().rule(rule("reports").concurrency(1)).rule(rule("requests").limit("2/h")), &clock());
     let _held = limiter.permit(&any()).unwrap();
     assert!(limiter.permit(&any()).is_err());
-    let (verdict, permit) = limiter.admit_rates(&any()).await;
-    assert_eq!(verdict.states().len(), 1);
-    permit.unwrap().refund();
-    assert!(limiter.admit_rates(&any()).await.0.is_allowed());
-    let (refused, permit) = limiter.admit_rates(&any()).await;
-    assert_eq!((refused.rule(), permit.is_none()), (Some("requests"), true));
+    let permit = limiter.permit_without_concurrency(&any()).await.unwrap();
+    assert_eq!(permit.verdict().states().len(), 1);
+    permit.refund();
+    assert!(limiter.permit_without_concurrency(&any()).await.is_ok());
+    assert_eq!(limiter.permit_without_concurrency(&any()).await.unwrap_err().rule(), Some("requests"));
 }
 
-/// Nobody would give back what a plain check took, so it takes nothing; but it does ask.
+/// Nothing would release a permit of a plain check, so it takes none; but it refuses without a free one.
 #[test]
-fn a_check_looks_at_permits_and_takes_none() {
+fn check_takes_no_permits() {
     let limiter =
         built(Limiter::builder().rule(rule("reports").concurrency(1)).rule(rule("requests").limit("10/h")), &clock());
     for _ in 0..3 {
@@ -62,20 +61,20 @@ fn a_check_looks_at_permits_and_takes_none() {
 }
 
 #[test]
-fn a_permit_that_is_not_renewed_is_lost_with_its_lease() {
+fn permit_without_renewal_expires_with_its_lease() {
     let clock = clock();
     let limiter = one(rule("reports").concurrency(1), &clock);
     let permit = limiter.permit(&any()).unwrap();
     assert_eq!(permit.renew_every(), Some(Duration::from_secs(20)));
     for _ in 0..10 {
-        clock.advance(59 * S_NS);
+        clock.advance(Duration::from_secs(59));
         assert!(permit.renew());
         assert!(limiter.permit(&any()).is_err());
     }
-    clock.advance(60 * S_NS);
+    clock.advance(Duration::from_secs(60));
     let other = limiter.permit(&any()).unwrap();
     assert!(!permit.renew());
-    // Whoever lost it cannot give away what is somebody else's by now.
+    // The former holder cannot release a permit that has another holder now.
     drop(permit);
     assert!(limiter.permit(&any()).is_err());
     drop(other);
@@ -83,7 +82,7 @@ fn a_permit_that_is_not_renewed_is_lost_with_its_lease() {
 }
 
 #[test]
-fn a_receipt_holds_on_where_a_guard_cannot_go() {
+fn receipt_holds_permits_until_released() {
     let limiter = one(rule("reports").concurrency(1), &clock());
     let receipt = limiter.permit(&any()).unwrap().into_receipt();
     assert!(receipt.holds_permits() && !receipt.is_empty());
@@ -94,7 +93,7 @@ fn a_receipt_holds_on_where_a_guard_cannot_go() {
 }
 
 #[test]
-fn a_refused_request_holds_nothing() {
+fn refused_request_holds_no_permit() {
     let limiter = built(Limiter::builder().rule(rule("a").concurrency(5)).rule(rule("b").concurrency(1)), &clock());
     let held = limiter.permit(&any()).unwrap();
     for _ in 0..100 {
@@ -105,9 +104,9 @@ fn a_refused_request_holds_nothing() {
     assert_eq!(remaining(&limiter), [5, 1]);
 }
 
-/// When a permit comes back nobody knows, so nobody is told a time, whatever else is in the way.
+/// The release time of a permit is unknown, so the refusal has no time, whichever other rules refuse.
 #[test]
-fn what_nobody_knows_is_in_the_way_longest() {
+fn unknown_wait_outweighs_a_known_one() {
     let limiter =
         built(Limiter::builder().rule(rule("slots").concurrency(1)).rule(rule("requests").limit("1/h")), &clock());
     let _held = limiter.permit(&any()).unwrap();
@@ -116,7 +115,7 @@ fn what_nobody_knows_is_in_the_way_longest() {
 }
 
 #[test]
-fn a_permit_may_cost_several() {
+fn request_may_take_several_permits() {
     let limiter = one(rule("slots").concurrency(5), &clock());
     let three = limiter.permit(&costing(3)).unwrap();
     assert!(limiter.permit(&costing(3)).is_err());

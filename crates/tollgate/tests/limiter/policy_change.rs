@@ -1,6 +1,7 @@
 //! Another policy for a limiter in use.
 
-use tollgate::{CheckedPolicy, Limiter, LimiterError, PolicyBuilder, RuleBuilder, rule};
+use tollgate::policy::{CheckedPolicy, PolicyBuilder, RuleBuilder};
+use tollgate::{Limiter, LimiterError, rule};
 
 use crate::support::{Manual, any, clock, from, remaining};
 
@@ -9,21 +10,21 @@ fn policy(rules: impl IntoIterator<Item = RuleBuilder>) -> CheckedPolicy {
 }
 
 fn limiter(policy: &CheckedPolicy) -> Manual {
-    Limiter::in_memory(policy, clock()).unwrap()
+    Limiter::with_clock(policy, clock()).unwrap()
 }
 
 #[test]
 fn counters_stay_with_the_name_of_their_rule() {
     let limiter = limiter(&policy([rule("a").limit("10/h"), rule("b").limit("10/h")]));
     (0..4).for_each(|_| assert!(limiter.check(&any()).is_allowed()));
-    // The other way round, one of them wider; one that was not there is untouched.
+    // In another order, one of them larger; a new rule is unused.
     let changed = policy([rule("c").limit("3/h"), rule("b").limit("20/h"), rule("a").limit("10/h")]);
     limiter.set_policy(&changed).unwrap();
     assert_eq!(remaining(&limiter), [3, 16, 6]);
 }
 
 #[test]
-fn a_lowered_limit_holds_at_once_and_a_raised_one_too() {
+fn changed_limits_apply_at_once() {
     let limiter = limiter(&policy([rule("a").limit("10/h")]));
     (0..6).for_each(|_| assert!(limiter.check(&any()).is_allowed()));
     limiter.set_policy(&policy([rule("a").limit("5/h")])).unwrap();
@@ -34,7 +35,7 @@ fn a_lowered_limit_holds_at_once_and_a_raised_one_too() {
 }
 
 #[test]
-fn clones_obey_the_new_policy() {
+fn clones_use_the_new_policy() {
     let limiter = limiter(&policy([rule("a").limit("1/h")]));
     let clone = limiter.clone();
     assert!(clone.check(&any()).is_allowed());
@@ -44,17 +45,17 @@ fn clones_obey_the_new_policy() {
     assert_eq!(clone.policy().rules().len(), 1);
 }
 
-/// What was taken under the old policy is given back to the counters it came from.
+/// Charges under the old policy are refunded to the counters that were charged.
 #[test]
 fn receipts_outlive_their_policy() {
     let limiter = limiter(&policy([rule("slots").concurrency(2), rule("a").limit("9/h")]));
     let permit = limiter.permit(&any()).unwrap();
-    let (_, receipt) = limiter.check_with_receipt(&any());
+    let receipt = limiter.permit(&any()).unwrap().into_receipt();
     limiter.set_policy(&policy([rule("a").limit("9/h"), rule("slots").concurrency(3)])).unwrap();
     assert_eq!(remaining(&limiter), [7, 1]);
     drop(permit);
     assert_eq!(remaining(&limiter), [7, 2]);
-    limiter.refund(receipt.unwrap());
+    limiter.refund(receipt);
     assert_eq!(remaining(&limiter), [8, 3]);
 }
 
@@ -73,7 +74,7 @@ fn blocks_outlive_their_policy() {
 }
 
 #[test]
-fn a_policy_for_another_store_is_not_taken_for_this_one() {
+fn policy_change_keeps_the_store() {
     let redis = || {
         let settings = tollgate::policy::model::RedisSettings::at(vec!["localhost:6379".to_owned()]);
         PolicyBuilder::default().rule(rule("a").limit("1/h")).with(|policy| {

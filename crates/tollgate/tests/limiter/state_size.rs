@@ -1,12 +1,12 @@
 //! What a policy promises, its store can hold.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate::policy::model::{MemorySettings, StoreSettings};
-use tollgate::{
-    AlgorithmKind, AsyncLimiter, CheckedPolicy, Limiter, ManualClock, MemoryStore, PolicyBuilder, RuleBuilder,
-    memory_options, rule,
-};
+use tollgate::policy::{CheckedPolicy, PolicyBuilder, RuleBuilder};
+use tollgate::store::memory_options;
+use tollgate::{AlgorithmKind, AsyncLimiter, Limiter, ManualClock, MemoryStore, rule};
 
 use crate::support::{any, clock};
 
@@ -20,13 +20,13 @@ fn log(limit: &str) -> RuleBuilder {
     rule("log").limit(limit).algorithm(AlgorithmKind::SlidingWindowLog)
 }
 
-/// So many requests in a row, evenly over a day.
+/// Sends this number of requests, evenly over a day.
 fn passing(policy: &CheckedPolicy, requests: u64) -> u64 {
     let clock = clock();
-    let limiter = Limiter::in_memory(policy, clock.clone()).unwrap();
+    let limiter = Limiter::with_clock(policy, clock.clone()).unwrap();
     let gap_ns = 86_400_000_000_000 / requests;
     let pass = |_: &u64| {
-        clock.advance(gap_ns - 1);
+        clock.advance(Duration::from_nanos(gap_ns - 1));
         limiter.check(&any()).is_allowed()
     };
     (0..requests).filter(pass).count() as u64

@@ -3,7 +3,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tollgate::policy::model::{MemorySettings, StoreSettings};
-use tollgate::{Limiter, LimiterBuilder, ManualClock, Policy, Request, RuleBuilder};
+use tollgate::policy::{Policy, RuleBuilder};
+use tollgate::{Limiter, LimiterBuilder, ManualClock, Request};
 
 pub(crate) const S_NS: u64 = 1_000_000_000;
 
@@ -32,7 +33,7 @@ pub(crate) fn from<'a>(identities: &'a [(&'a str, &'a str)]) -> Request<'a> {
     Request { identities, ..Request::from_peer(None) }
 }
 
-/// A request by nobody in particular.
+/// A request without identities.
 pub(crate) fn any() -> Request<'static> {
     Request::from_peer(None)
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tollgate::{CheckedPolicy, Limiter, PolicyBuilder, Request, Verdict, rule};
+use tollgate::policy::{CheckedPolicy, PolicyBuilder};
+use tollgate::{Limiter, Request, Verdict, rule};
 
 use crate::support::{any, clock, small};
 
@@ -11,7 +12,7 @@ fn policy(name: &str) -> CheckedPolicy {
 }
 
 fn limiter(name: &str) -> Limiter {
-    Limiter::in_memory(&policy(name), clock()).unwrap()
+    Limiter::with_clock(&policy(name), clock()).unwrap()
 }
 
 #[test]
@@ -42,7 +43,7 @@ fn replaced_policy_is_freed_once_its_verdicts_are_dropped() {
 
 /// What a verdict is made of is used again by the next one on its thread.
 #[test]
-fn verdict_has_nothing_of_the_one_before_it() {
+fn reused_verdict_has_no_data_of_the_previous_one() {
     let yaml = "version: 1
 identity: { user: { header: X-User, trusted: true } }
 deny: { user: mallory }
@@ -55,7 +56,7 @@ rules:
   - { name: plain, when: { path: /plain }, key: user, limit: 1000/h }
 ";
     let policy = tollgate::policy::parse(yaml, "policy", None).unwrap_or_else(|report| panic!("{report}"));
-    let limiter = Limiter::in_memory(&policy.policy, clock()).unwrap();
+    let limiter = Limiter::with_clock(&policy.policy, clock()).unwrap();
     let ask = |user: &str, path: &str| limiter.check(&Request { target: path, headers: &[("x-user", user)], ..any() });
     let before = format!("{:?}", ask("alice", "/plain"));
     let others = [("mallory", "/plain"), ("bob", "/no"), ("bob", "/none"), ("bob", "/wide/1"), ("bob", "/wide/2")];
@@ -66,7 +67,7 @@ rules:
         assert_eq!(endpoint.as_deref(), Some("/plain"));
         assert_eq!(format!("{plain:?}"), before, "after {path}");
         assert_eq!((plain.warned_by().count(), plain.denials().count()), (0, 0));
-        assert_eq!((plain.is_unlimited(), plain.is_unauthorized(), plain.is_trouble()), (false, false, false));
+        assert_eq!((plain.is_unlimited(), plain.is_unauthorized(), plain.is_store_failure()), (false, false, false));
     }
     for _ in 0..4 {
         drop(ask("carol", "/strict"));

@@ -22,7 +22,7 @@ fn limiter_from_text_file_or_builder_has_the_warnings_of_its_policy() {
     let text = Limiter::from_yaml(AVOIDABLE).unwrap();
     assert_eq!(codes(&text), expected);
     let warning = &text.warnings()[1];
-    assert_eq!(warning.place.to_string(), "identity.user.header");
+    assert_eq!(warning.path.to_string(), "identity.user.header");
     assert!(warning.to_string().contains("clients can choose `user` freely"), "{warning}");
 
     let file = std::env::temp_dir().join(format!("tollgate-warnings-{}.yaml", std::process::id()));
@@ -40,7 +40,7 @@ fn limiter_from_text_file_or_builder_has_the_warnings_of_its_policy() {
 }
 
 #[test]
-fn changed_policy_brings_its_own_warnings() {
+fn warnings_follow_a_policy_change() {
     let limiter = one(rule("all").limit("5/min"), &clock());
     assert!(limiter.warnings().is_empty());
     limiter.set_policy(&parse(AVOIDABLE, "policy.yaml", None).unwrap().policy).unwrap();
@@ -48,7 +48,7 @@ fn changed_policy_brings_its_own_warnings() {
 }
 
 #[test]
-fn mistaken_builder_makes_no_limiter() {
+fn builder_with_errors_returns_them() {
     let built = Limiter::builder().rule(rule("per-ip").per("client_pi").limit("5/min")).build();
     let Err(LimiterError::Policy(errors)) = built else { panic!("it is refused") };
     assert_eq!(errors.0[0].code, "unknown-identity");

@@ -1,24 +1,35 @@
-//! What is legal but likely not what was meant. Only what is certain is said:
-//! a warning that is often wrong is not read when it is right.
+//! Warnings and notes: settings that are valid but likely mistakes.
+//!
+//! A check reports only what is certain. Warnings that are often wrong would be ignored.
 
 mod applies;
 mod avoid;
+mod consistency;
 mod identity;
 mod networks;
 mod rule;
 
 use std::collections::BTreeSet;
 
-use super::{Names, Reporter, codes, quoted};
+use super::{IdentityNames, Reporter, codes, quoted};
 use crate::model::{MemorySettings, Policy, Secret, StoreSettings, TierSource};
 
 pub(super) fn check(policy: &Policy, top: &mut Reporter<'_>) {
-    let names = Names::of(policy);
+    let names = IdentityNames::of(policy);
     whole(policy, &names, &mut top.member("rules"));
     networks::check(policy, top);
+    let used: BTreeSet<&str> = policy.rules.iter().filter_map(|rule| rule.budget.as_deref()).collect();
+    for budget in &policy.budgets {
+        if !used.contains(budget.name.as_str()) {
+            let mut here = top.at(top.path.member("budgets").member(&budget.name));
+            let message = format!("no rule uses the budget {}", quoted(&budget.name));
+            here.add(codes::UNUSED_BUDGET, message, "add `budget: NAME` to a rule, or remove the budget");
+        }
+    }
     identity::check(policy, &names, top);
     store(policy, top);
-    let access = networks::Access::of(policy);
+    consistency::check(policy, top);
+    let access = networks::AccessNetworks::of(policy);
     let tiers = listed_tiers(policy);
     top.member("rules").each(&policy.rules, |rule, here| {
         applies::check(rule, tiers.as_ref(), &names, &access, here);
@@ -28,23 +39,23 @@ pub(super) fn check(policy: &Policy, top: &mut Reporter<'_>) {
     });
 }
 
-/// What the rules come to, all together.
-fn whole<'p>(policy: &'p Policy, names: &Names<'p>, rules: &mut Reporter<'_>) {
+/// Checks the rules as a whole.
+fn whole<'p>(policy: &'p Policy, names: &IdentityNames<'p>, rules: &mut Reporter<'_>) {
     if policy.rules.is_empty() {
         let hint = "add a rule, such as `- { name: per-ip, key: client_ip, limit: 60/min }`";
-        rules.add(codes::NO_RULES, "there are no rules, so nobody has a limit", hint);
+        rules.add(codes::NO_RULES, "the policy has no rules, so it limits no client", hint);
     } else if policy.rules.iter().all(|rule| rule.shadow) {
-        let message = "every rule is a shadow: all is counted, nobody is refused";
-        rules.add(codes::ONLY_SHADOW, message, "remove `shadow: true` from the rules that are to hold");
+        let message = "every rule is a shadow rule: requests are counted and never refused";
+        rules.add(codes::ONLY_SHADOW, message, "remove `shadow: true` from the rules to enforce");
     } else {
         avoid::check(policy, names, rules);
     }
 }
 
-/// More tiers are not compared with every rule.
+/// The most tiers that are compared with every rule.
 const MAX_TIERS: usize = 1_000;
 
-/// All the tiers that anybody can have, where they are written down.
+/// Returns all tiers that clients can have, if the policy lists them.
 fn listed_tiers(policy: &Policy) -> Option<BTreeSet<&str>> {
     let tier = policy.tier.as_ref()?;
     let TierSource::Listed { tiers, .. } = &tier.source else { return None };
@@ -54,10 +65,10 @@ fn listed_tiers(policy: &Policy) -> Option<BTreeSet<&str>> {
 
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// A snapshot costs next to nothing, so a longer interval than this is never needed.
-const LONG_NS: u64 = 10 * MINUTE_NS;
+/// The longest snapshot interval without a warning. A snapshot is cheap, so a longer interval is never needed.
+const LONG_INTERVAL_NS: u64 = 10 * MINUTE_NS;
 
-/// What the store would forget, and what it would not find.
+/// Warns about rare snapshots and missing passwords.
 fn store(policy: &Policy, top: &mut Reporter<'_>) {
     match &policy.store {
         StoreSettings::Memory(memory) => snapshots(memory, &mut top.member("store").member("memory")),
@@ -68,29 +79,35 @@ fn store(policy: &Policy, top: &mut Reporter<'_>) {
 }
 
 fn snapshots(memory: &MemorySettings, here: &mut Reporter<'_>) {
-    let Some(snapshot) = memory.snapshot.as_ref().filter(|snapshot| snapshot.every_ns > LONG_NS) else { return };
+    let Some(snapshot) = memory.snapshot.as_ref().filter(|snapshot| snapshot.every_ns > LONG_INTERVAL_NS) else {
+        return;
+    };
     let minutes = snapshot.every_ns / MINUTE_NS;
-    let message = format!("a process that is killed gives back what was used within up to {minutes} minutes");
-    here.member("every").add(codes::RARE_SNAPSHOTS, message, "write it more often: `every: 30s`");
+    let message =
+        format!("a killed process loses the counts of up to {minutes} minutes, and their limits are refilled");
+    here.member("every").add(codes::RARE_SNAPSHOTS, message, "lower `every`, as in `every: 30s`");
 }
 
-/// No error: a policy may be checked on another machine than the one that it is for.
+/// Warns about a missing password. It is not an error, because a policy may be checked on another machine.
 fn password(secret: &Secret, here: &mut Reporter<'_>) {
     let (member, message) = match secret {
-        Secret::Environment(name) if !is_set(name) => {
-            ("password_env", format!("the environment variable {} is not set here, or is empty", quoted(name)))
-        }
+        Secret::Environment(name) if !is_set(name) => (
+            "password_env",
+            format!("the environment variable {} is not set on this machine, or is empty", quoted(name)),
+        ),
         Secret::File(path) => match std::fs::metadata(path) {
             Ok(_) => return,
-            Err(error) => ("password_file", format!("the file {} cannot be read here: {error}", quoted(path))),
+            Err(error) => {
+                ("password_file", format!("the file {} cannot be read on this machine: {error}", quoted(path)))
+            }
         },
         Secret::Environment(_) => return,
     };
-    let hint = "the service does not start without it: it must be there where it runs";
+    let hint = "provide it where the service runs: the service does not start without it";
     here.member(member).add(codes::MISSING_PASSWORD, message, hint);
 }
 
-/// Some names would panic or find nothing.
+/// Whether a variable is set and not empty. A name with `=` or NUL would panic or find nothing.
 fn is_set(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }

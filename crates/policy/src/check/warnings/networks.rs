@@ -1,4 +1,4 @@
-//! Lists of networks that get into each other's way.
+//! Warns about lists of networks that overlap.
 
 use std::collections::HashSet;
 
@@ -7,15 +7,18 @@ use ipnet::IpNet;
 use super::{Reporter, codes};
 use crate::model::{AccessList, Policy, TextPattern};
 
-/// The networks that never meet a rule.
-pub(super) struct Access {
+/// The networks that are denied or allowed before any rule.
+pub(super) struct AccessNetworks {
     pub(super) denied: NetworkSet,
     pub(super) allowed: NetworkSet,
 }
 
-impl Access {
-    pub(super) fn of(policy: &Policy) -> Access {
-        Access { denied: NetworkSet::of(&policy.deny.client_ip), allowed: NetworkSet::of(&policy.allow.client_ip) }
+impl AccessNetworks {
+    pub(super) fn of(policy: &Policy) -> AccessNetworks {
+        AccessNetworks {
+            denied: NetworkSet::of(&policy.deny.client_ip),
+            allowed: NetworkSet::of(&policy.allow.client_ip),
+        }
     }
 }
 
@@ -24,66 +27,67 @@ pub(super) fn check(policy: &Policy, top: &mut Reporter<'_>) {
     let denied = NetworkSet::of(&policy.deny.client_ip);
     let mut allow = top.member("allow");
     let allowed = || policy.allow.client_ip.iter().enumerate();
-    if let Some((at, network)) = allowed().find(|(_, network)| proxies.touches(**network)) {
+    if let Some((at, network)) = allowed().find(|(_, network)| proxies.overlaps(**network)) {
         let message = format!(
-            "{network} has trusted proxies in it: whatever a proxy sends without saying for whom passes every limit"
+            "{network} contains trusted proxies: a request that a proxy forwards without a client address passes every limit"
         );
-        let hint = "allow only addresses that are no proxies, or make sure that the proxies always set the header";
+        let hint = "allow only addresses that are not proxies, or make sure that the proxies always set the header";
         allow.member("client_ip").item(at).add(codes::ALLOW_COVERS_PROXIES, message, hint);
     }
-    if let Some((at, network)) = allowed().find(|(_, network)| denied.touches(**network)) {
-        let message =
-            format!("{} shares addresses with `deny`, which comes first: those are turned away", shown(*network));
-        allow.member("client_ip").item(at).add(codes::DENY_AND_ALLOW, message, "take them out of one of the two lists");
+    if let Some((at, network)) = allowed().find(|(_, network)| denied.overlaps(**network)) {
+        let message = format!(
+            "{} overlaps with `deny`, which takes precedence: the shared addresses are denied",
+            shown(*network)
+        );
+        allow.member("client_ip").item(at).add(codes::DENY_AND_ALLOW, message, "remove them from one of the two lists");
     }
     let denied: HashSet<(&str, &TextPattern)> = each(&policy.deny).map(|(name, _, pattern)| (name, pattern)).collect();
-    // One is enough to see what is meant.
+    // One example is enough.
     if let Some((name, at, _)) = each(&policy.allow).find(|(name, _, pattern)| denied.contains(&(*name, *pattern))) {
-        let message = "this is in `deny` as well, which comes first: it is turned away";
-        allow.member(name).item(at).add(codes::DENY_AND_ALLOW, message, "take it out of one of the two lists");
+        let message = "this value is also in `deny`, which takes precedence: it is denied";
+        allow.member(name).item(at).add(codes::DENY_AND_ALLOW, message, "remove it from one of the two lists");
     }
 }
 
-/// Every pattern of a list, with the identity and its position there.
+/// Iterates over the patterns of a list, with their identity and their index.
 fn each(list: &AccessList) -> impl Iterator<Item = (&str, usize, &TextPattern)> {
     list.identities
         .iter()
         .flat_map(|(name, patterns)| patterns.iter().enumerate().map(move |(at, pattern)| (name.as_str(), at, pattern)))
 }
 
-/// A single address as people write it.
+/// Formats a network, and a single address without its prefix length.
 fn shown(network: IpNet) -> String {
     if network.prefix_len() == network.max_prefix_len() { network.addr().to_string() } else { network.to_string() }
 }
 
-/// Networks, to be asked about others. Two networks share an address only if
-/// one lies within the other, so each question looks at no more than the 129
-/// surroundings of a network, however many there are.
+/// A set of networks with overlap queries. Two networks share an address only if one contains the other, so a query
+/// looks up at most the 129 supernets of a network, whatever the size of the set.
 pub(super) struct NetworkSet {
     networks: HashSet<IpNet>,
-    /// Everything that has one of them in it.
-    around: HashSet<IpNet>,
+    /// All supernets of the networks, and the networks themselves.
+    supernets: HashSet<IpNet>,
 }
 
 impl NetworkSet {
     pub(super) fn of(networks: &[IpNet]) -> NetworkSet {
-        let around = networks.iter().flat_map(|network| surroundings(*network)).collect();
-        NetworkSet { networks: networks.iter().map(IpNet::trunc).collect(), around }
+        let supernets = networks.iter().flat_map(|network| with_supernets(*network)).collect();
+        NetworkSet { networks: networks.iter().map(IpNet::trunc).collect(), supernets }
     }
 
-    /// Whether every address of the network is in one of these.
+    /// Whether one network of the set contains all of `network`.
     pub(super) fn covers(&self, network: IpNet) -> bool {
-        surroundings(network).any(|outer| self.networks.contains(&outer))
+        with_supernets(network).any(|outer| self.networks.contains(&outer))
     }
 
-    /// Whether any is.
-    pub(super) fn touches(&self, network: IpNet) -> bool {
-        self.covers(network) || self.around.contains(&network.trunc())
+    /// Whether a network of the set shares an address with `network`.
+    pub(super) fn overlaps(&self, network: IpNet) -> bool {
+        self.covers(network) || self.supernets.contains(&network.trunc())
     }
 }
 
-/// The network and every larger one around it.
-fn surroundings(network: IpNet) -> impl Iterator<Item = IpNet> {
+/// Iterates over the network and its supernets.
+fn with_supernets(network: IpNet) -> impl Iterator<Item = IpNet> {
     std::iter::successors(Some(network.trunc()), |inner| inner.supernet())
 }
 
@@ -92,8 +96,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_within_the_other_touches() {
-        for (these, asked, covers, touches) in [
+    fn networks_overlap_if_one_contains_the_other() {
+        for (these, other, covers, overlaps) in [
             ("10.0.0.0/8", "10.1.0.0/16", true, true),
             ("10.1.0.0/16", "10.0.0.0/8", false, true),
             ("10.0.0.0/9", "10.128.0.0/9", false, false),
@@ -102,8 +106,8 @@ mod tests {
             ("10.0.0.1/32", "10.0.0.1/32", true, true),
         ] {
             let set = NetworkSet::of(&[these.parse().expect(these)]);
-            let asked: IpNet = asked.parse().expect("a network");
-            assert_eq!((set.covers(asked), set.touches(asked)), (covers, touches), "{these} {asked}");
+            let other: IpNet = other.parse().expect("a network");
+            assert_eq!((set.covers(other), set.overlaps(other)), (covers, overlaps), "{these} {other}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Limits that hold less, or cost more, than they seem to, costs that no client can pay or that clients choose, and
-//! denials that a client escapes.
+//! Warns about limits that allow more, or use more memory, than they seem to, costs that never pass or that clients
+//! choose, and denials that clients can avoid.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use crate::check::grants::{self, capacity, capacity_of};
 use crate::check::words::did_you_mean;
 use crate::model::{Allowance, BUILT_IN_IDENTITIES, Condition, CostSource, Policy, Rule, When};
 
-/// A log takes 4 to 6 bytes a request: from here on, some 60 kB a key.
+/// The largest log without a warning. A log takes 4 to 6 bytes per request, so this is up to 60 kB per key.
 const LARGE_LOG: u64 = 10_000;
 
-/// Parts of paths at which somebody guesses passwords or codes.
+/// Path segments of endpoints where passwords or codes can be guessed.
 const LOGIN_WORDS: [&str; 14] = [
     "login", "log-in", "signin", "sign-in", "auth", "oauth", "token", "password", "passwd", "otp", "2fa", "mfa",
     "verify", "session",
@@ -29,8 +29,8 @@ pub(super) fn check(rule: &Rule, listed: Option<&BTreeSet<&str>>, here: &mut Rep
     queue(&all, &mut here.member("queue"));
     warns(rule, &all, &mut here.member("on_limit"));
     if all.iter().any(|quota| quota.kind() == AlgorithmKind::Concurrency) {
-        let message = "forward-auth, Envoy's RLS and CL.THROTTLE do not know when a request ends, so this rule does not apply there";
-        let hint = "it holds in the middleware, and over HTTP for callers that release their receipt";
+        let message = "this rule does not apply over forward-auth, Envoy's RLS and CL.THROTTLE, which do not report the end of a request";
+        let hint = "it applies in the middleware, and over HTTP to callers that release their receipt";
         here.member(limit).add(codes::CONCURRENCY_ELSEWHERE, message, hint);
     }
     if let (Allowance::Tiers(tiers), Some(listed)) = (&rule.allowance, listed) {
@@ -38,17 +38,18 @@ pub(super) fn check(rule: &Rule, listed: Option<&BTreeSet<&str>>, here: &mut Rep
     }
 }
 
-/// It may be meant, as while a site is closed, but a forgotten `when` looks the same.
+/// Warns about a denial without `when`. It may be intended, for example while a site is closed, but a forgotten `when`
+/// looks the same.
 fn denies_all(rule: &Rule, here: &mut Reporter<'_>) {
     if rule.denies() && rule.when == When::default() {
         let message = "this rule denies every request: it has no `when`";
-        let hint = "say in `when` which requests are meant, such as `when: { path: /admin/* }`";
+        let hint = "select requests with `when`, as in `when: { path: /admin/* }`";
         here.add(codes::DENIES_EVERYTHING, message, hint);
     }
 }
 
 fn unlimited(rule: &Rule, here: &mut Reporter<'_>) {
-    // One that takes others away, or says that a gateway's descriptor is known, does something all the same.
+    // A rule that replaces others, or that makes a gateway's descriptor known, has an effect without a limit.
     if rule.denies() || !rule.replaces.is_empty() || rule.when.exact_entries {
         return;
     }
@@ -57,8 +58,8 @@ fn unlimited(rule: &Rule, here: &mut Reporter<'_>) {
             Allowance::Same(_) => "unlimited",
             Allowance::Tiers(_) | Allowance::Deny => "tiers",
         };
-        let message = "this rule grants everything to everybody, so it limits nothing";
-        here.member(member).add(codes::UNLIMITED_FOR_ALL, message, "give it a limit, or remove it");
+        let message = "this rule is unlimited for all clients, so it limits nothing";
+        here.member(member).add(codes::UNLIMITED_FOR_ALL, message, "add a limit, or remove the rule");
     }
 }
 
@@ -69,10 +70,10 @@ fn login(rule: &Rule, all: &[&Quota], here: &mut Reporter<'_>) {
     let is_login = |path: &String| path.to_ascii_lowercase().split('/').any(|segment| LOGIN_WORDS.contains(&segment));
     if let Some(path) = rule.when.paths.iter().find(|path| is_login(path)) {
         let message = format!(
-            "a fixed window lets twice its limit pass around its end, and {} looks like a place to guess at",
+            "a fixed window admits twice its limit around its end, and {} looks like an endpoint for guessing passwords",
             quoted(path)
         );
-        let hint = "choose sliding-window-log (exact) or sliding-window-counter";
+        let hint = "use sliding-window-log (exact) or sliding-window-counter";
         here.add(codes::FIXED_WINDOW_ON_LOGIN, message, hint);
     }
 }
@@ -80,30 +81,30 @@ fn login(rule: &Rule, all: &[&Quota], here: &mut Reporter<'_>) {
 fn large_log(all: &[&Quota], here: &mut Reporter<'_>) {
     let is_large = |quota: &&&Quota| quota.kind() == AlgorithmKind::SlidingWindowLog && quota.amount() > LARGE_LOG;
     if let Some(quota) = all.iter().find(is_large) {
-        let kib = SlidingLog::new(quota, Tick::Nanosecond).map_or(0, |log| log.most_heap_bytes() / 1024);
-        let message = format!("a log remembers every request: up to {kib} KiB for each key");
-        let hint = "choose sliding-window-counter, which takes the same few bytes whatever the limit";
+        let kib = SlidingLog::new(quota, Tick::Nanosecond).map_or(0, |log| log.max_heap_bytes() / 1024);
+        let message = format!("a sliding-window-log stores every request: up to {kib} KiB per key");
+        let hint = "use sliding-window-counter, which takes the same few bytes at any limit";
         here.add(codes::LARGE_LOG, message, hint);
     }
 }
 
 fn queue(all: &[&Quota], here: &mut Reporter<'_>) {
     for quota in all.iter().filter(|quota| quota.kind() == AlgorithmKind::LeakyQueue) {
-        // The request that departs at once has a place too.
+        // The request that departs at once takes a position too.
         let (size, taken) = (quota.queue_size(), capacity_of(quota));
         if size > taken {
             let are = if taken == 1 { "is" } else { "are" };
             let message = format!(
-                "of {size} places only {taken} {are} ever taken: nobody further back is served within `max_wait`"
+                "only {taken} of the {size} positions of the queue {are} ever used: requests behind them would exceed `max_wait`"
             );
             let hint = format!("lower `size` to {taken}, or raise `max_wait`");
-            let hint = if taken == 1 { "raise `max_wait`, or leave out `queue`".to_owned() } else { hint };
+            let hint = if taken == 1 { "raise `max_wait`, or remove `queue`".to_owned() } else { hint };
             return here.add(codes::QUEUE_LONGER_THAN_WAIT, message, hint);
         }
     }
 }
 
-/// Warnings that let as many pass as the limit does make another limit of it.
+/// Warns if more requests pass with a warning than within the limit: the effective limit is the sum.
 fn warns(rule: &Rule, all: &[&Quota], here: &mut Reporter<'_>) {
     let Some(steps) = &rule.on_limit else { return };
     let smallest = all.iter().map(|quota| quota.amount()).min();
@@ -114,46 +115,45 @@ fn warns(rule: &Rule, all: &[&Quota], here: &mut Reporter<'_>) {
     }
 }
 
-/// Where all tiers are written down, a rule for another is a typing mistake.
+/// Warns about a limit for a tier that is not listed, where the policy lists all tiers.
 fn unused_tiers<'r>(tiers: impl Iterator<Item = &'r str>, listed: &BTreeSet<&str>, here: &mut Reporter<'_>) {
     for name in tiers.filter(|name| !listed.contains(name)) {
         if here.is_full() {
             return;
         }
         let hint = did_you_mean(name, listed.iter().copied());
-        here.member(name).add(codes::UNUSED_TIER, format!("nobody is in the tier {}", quoted(name)), hint);
+        here.member(name).add(codes::UNUSED_TIER, format!("no client can have the tier {}", quoted(name)), hint);
     }
 }
 
 pub(super) fn cost(rule: &Rule, here: &mut Reporter<'_>) {
     above_limit(rule, here);
     let CostSource::Header { name, .. } = &rule.cost.source else { return };
-    let mut here = here.at(here.place.member("cost").member("header"));
+    let mut here = here.at(here.path.member("cost").member("header"));
     let header = quoted(name);
-    let message = format!("whoever sends {header} chooses what the request costs: clients will say 1");
-    let hint = "let a proxy in front set the header, and remove what clients send";
+    let message = format!("the sender of {header} chooses the cost of the request, and clients will choose 1");
+    let hint = "have a proxy in front set the header, and remove the one that clients send";
     here.add(codes::COST_FROM_CLIENT, message, hint);
     if rule.cost.max == MAX_AMOUNT {
-        let message = format!("one request can use up a whole limit, as {header} may say any number");
-        here.add(codes::COST_WITHOUT_MAX, message, "add `max:`, the most that a request counts");
+        let message = format!("{header} may contain any number, so one request can use up a whole limit");
+        here.add(codes::COST_WITHOUT_MAX, message, "add `max`, the largest cost of a request");
     }
 }
 
-/// A request that costs more than its limit holds is refused for ever. Where
-/// that is so for all, it is an error.
+/// Warns about a cost above the limit: such a request is always refused. If it is so for all requests, it is an error.
 fn above_limit(rule: &Rule, here: &mut Reporter<'_>) {
     let (_, most) = grants::costs(rule);
     grants::each(rule, here, |grant, here, whose| {
         let holds = capacity(grant.quotas());
         if most > holds {
             let message =
-                format!("a request may cost {most}, and {whose} never holds more than {holds}: it is always refused");
+                format!("a request may cost {most}, and {whose} never allows more than {holds}: it is always refused");
             here.add(codes::COST_ABOVE_LIMIT, message, "lower the cost, or raise the limit or its burst");
         }
     });
 }
 
-/// Rules that deny every value but some, which a client escapes by sending none.
+/// Warns about rules that deny every value but some: a client avoids them by sending none.
 pub(super) fn absent(rule: &Rule, policy: &Policy, when: &mut Reporter<'_>) {
     if !rule.denies() {
         return;
@@ -161,14 +161,14 @@ pub(super) fn absent(rule: &Rule, policy: &Policy, when: &mut Reporter<'_>) {
     for (name, condition) in &rule.when.headers {
         let is_denied = denied_if_absent(policy, |when| &when.headers, |known| known.eq_ignore_ascii_case(name));
         if excludes(condition) && !is_denied {
-            tell("header", "headers", name, when);
+            absent_not_denied("header", "headers", name, when);
         }
     }
     for (name, condition) in &rule.when.identities {
         let is_denied = denied_if_absent(policy, |when| &when.identities, |known| known == name);
-        // Every request has a method, a path and an address, or nothing can be said about it.
+        // Every request has a method, a path and an address, as far as they are known.
         if excludes(condition) && !is_denied && !BUILT_IN_IDENTITIES.contains(&name.as_str()) {
-            tell("identity", "identity", name, when);
+            absent_not_denied("identity", "identity", name, when);
         }
     }
 }
@@ -177,20 +177,23 @@ fn excludes(condition: &Condition) -> bool {
     matches!(condition, Condition::OneOfBut { these, .. } if these.is_empty())
 }
 
-/// Whether any rule denies requests that lack it.
+/// Whether a rule denies requests that lack a header or an identity.
 fn denied_if_absent(
     policy: &Policy,
     conditions: impl Fn(&When) -> &Vec<(String, Condition)>,
-    is_meant: impl Fn(&str) -> bool,
+    is_it: impl Fn(&str) -> bool,
 ) -> bool {
-    let asks = |rule: &&Rule| {
-        conditions(&rule.when).iter().any(|(name, condition)| is_meant(name) && *condition == Condition::Absent)
+    let requires_absence = |rule: &&Rule| {
+        conditions(&rule.when).iter().any(|(name, condition)| is_it(name) && *condition == Condition::Absent)
     };
-    policy.rules.iter().filter(|rule| rule.denies()).any(|rule| asks(&rule))
+    policy.rules.iter().filter(|rule| rule.denies()).any(|rule| requires_absence(&rule))
 }
 
-fn tell(what: &str, member: &str, name: &str, when: &mut Reporter<'_>) {
-    let message = format!("a request without the {what} {} is not denied: `not` is about other values", quoted(name));
-    let hint = format!("add a rule that denies those: `when: {{ {member}: {{ {name}: false }} }}`");
+fn absent_not_denied(what: &str, member: &str, name: &str, when: &mut Reporter<'_>) {
+    let message = format!(
+        "a request without the {what} {} is not denied: `not` matches only requests that have a value",
+        quoted(name)
+    );
+    let hint = format!("add a rule that denies such requests: `when: {{ {member}: {{ {name}: false }} }}`");
     when.member(member).member(name).add(codes::ABSENT_NOT_DENIED, message, hint);
 }

@@ -1,4 +1,4 @@
-//! Addresses as text: one for each address, or for each group of addresses that counts as one client.
+//! Formats addresses for keys: one text for each address, or for each network that counts as one client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,19 +6,18 @@ use smallvec::{Array, SmallVec};
 
 use crate::compiled::address::networks::mask;
 
-/// Which bits of an address tell clients apart.
+/// The lengths of the address prefixes that distinguish clients.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::compiled) struct Prefixes {
     pub(in crate::compiled) v4: u8,
     pub(in crate::compiled) v6: u8,
 }
 
-/// All of them.
+/// The lengths of full addresses.
 pub(in crate::compiled) const WHOLE: Prefixes = Prefixes { v4: 32, v6: 128 };
 
-/// Writes the part of an address that counts: `203.0.113.9`, or
-/// `2001:db8:1:2::/64` where only 64 bits count. The standard library would
-/// write the same, in the time that the rest of a request takes.
+/// Writes the prefix of an address that distinguishes clients: `203.0.113.9`, or `2001:db8:1:2::/64` for a prefix of 64
+/// bits. The standard library writes the same, but takes as long as the rest of a request.
 #[inline]
 pub(in crate::compiled) fn push_client<A: Array<Item = u8>>(
     text: &mut SmallVec<A>,
@@ -33,42 +32,42 @@ pub(in crate::compiled) fn push_client<A: Array<Item = u8>>(
 }
 
 fn push_network<A: Array<Item = u8>>(text: &mut SmallVec<A>, network: IpAddr, prefixes: Prefixes) {
-    let mut line = Line { bytes: [0; 64], len: 0 };
+    let mut buffer = TextBuffer { bytes: [0; 64], len: 0 };
     match network {
         IpAddr::V4(address) => {
             let (bytes, length) = v4_text(address);
-            bytes[..length].iter().for_each(|byte| line.push(*byte));
-            push_length(&mut line, prefixes.v4, 32);
+            bytes[..length].iter().for_each(|byte| buffer.push(*byte));
+            push_length(&mut buffer, prefixes.v4, 32);
         }
         IpAddr::V6(address) => {
-            push_v6(&mut line, address);
-            push_length(&mut line, prefixes.v6, 128);
+            push_v6(&mut buffer, address);
+            push_length(&mut buffer, prefixes.v6, 128);
         }
     }
-    text.extend_from_slice(&line.bytes[..line.len]);
+    text.extend_from_slice(&buffer.bytes[..buffer.len]);
 }
 
-/// Room for the longest text: eight groups of four digits, seven colons, and a length such as `/127`.
-struct Line {
+/// A buffer for the longest text: eight groups of four digits, seven colons, and a length such as `/127`.
+struct TextBuffer {
     bytes: [u8; 64],
     len: usize,
 }
 
-impl Line {
+impl TextBuffer {
     fn push(&mut self, byte: u8) {
         self.bytes[self.len % 64] = byte;
         self.len += 1;
     }
 }
 
-fn push_length(text: &mut Line, length: u8, whole: u8) {
+fn push_length(text: &mut TextBuffer, length: u8, whole: u8) {
     if length < whole {
         text.push(b'/');
         push_decimal(text, length);
     }
 }
 
-/// The digits of each octet and the dot behind them, as the first bytes of a number, and how many bytes they are.
+/// The digits of each octet and a dot, as the lowest bytes of a number, and the number of these bytes.
 static OCTETS: [(u32, u8); 256] = {
     let mut octets = [(0, 0); 256];
     let mut octet = 0_usize;
@@ -84,30 +83,30 @@ static OCTETS: [(u32, u8); 256] = {
     octets
 };
 
-/// The text of an address, its bytes from the lowest on, and its length: put together without a write to memory, where
-/// four pieces would be slow to read as one.
+/// Returns the text of an address as a little-endian integer (the first character is the lowest byte), and its length
+/// in bytes. It is composed in registers, because reading four separate writes to memory as one value is slow.
 #[inline(always)]
-pub(in crate::compiled) fn v4_in_register(address: Ipv4Addr) -> (u128, usize) {
+pub(in crate::compiled) fn v4_packed_text(address: Ipv4Addr) -> (u128, usize) {
     let two = |first: u8, second: u8| {
         let ((first, length), (second, more)) = (OCTETS[usize::from(first)], OCTETS[usize::from(second)]);
         (u64::from(first) | u64::from(second) << (8 * length), usize::from(length + more))
     };
     let [a, b, c, d] = address.octets();
     let ((left, left_length), (right, right_length)) = (two(a, b), two(c, d));
-    // The dot behind the last octet does not belong to it.
+    // Remove the dot after the last octet.
     let right_length = right_length - 1;
     let right = right & (u64::MAX >> (64 - 8 * right_length));
     (u128::from(left) | u128::from(right) << (8 * left_length), left_length + right_length)
 }
 
-/// The text of an address with a dot behind it, and its length without that dot.
+/// Returns the text of an address followed by a dot, and its length without that dot.
 #[inline]
 pub(in crate::compiled) fn v4_text(address: Ipv4Addr) -> ([u8; 20], usize) {
     let mut text = [0; 20];
     let mut end = 0;
     for octet in address.octets() {
         let (digits, length) = OCTETS[usize::from(octet)];
-        // Never beyond 12 here: to say so saves a check.
+        // `end` is at most 12 here. The mask lets the compiler omit a bounds check.
         let start = end & 15;
         text[start..start + 4].copy_from_slice(&digits.to_le_bytes());
         end += usize::from(length);
@@ -115,7 +114,7 @@ pub(in crate::compiled) fn v4_text(address: Ipv4Addr) -> ([u8; 20], usize) {
     (text, (end - 1) & 15)
 }
 
-fn push_decimal(text: &mut Line, number: u8) {
+fn push_decimal(text: &mut TextBuffer, number: u8) {
     if number >= 100 {
         text.push(b'0' + number / 100);
     }
@@ -125,40 +124,40 @@ fn push_decimal(text: &mut Line, number: u8) {
     text.push(b'0' + number % 10);
 }
 
-/// As RFC 5952 says: the first longest run of two or more zero groups is `::`.
-fn push_v6(text: &mut Line, address: Ipv6Addr) {
+/// Writes an address as RFC 5952 requires: the first longest run of two or more zero groups is `::`.
+fn push_v6(text: &mut TextBuffer, address: Ipv6Addr) {
     let groups = address.segments();
     let (start, end) = longest_zeros(&groups);
-    for (at, group) in groups.into_iter().enumerate() {
-        if (start..end).contains(&at) {
-            if at == start {
+    for (index, group) in groups.into_iter().enumerate() {
+        if (start..end).contains(&index) {
+            if index == start {
                 text.push(b':');
                 text.push(b':');
             }
             continue;
         }
-        if at > 0 && at != end {
+        if index > 0 && index != end {
             text.push(b':');
         }
         push_hex_group(text, group);
     }
 }
 
-/// Where the zeros are that are left out; an empty range beyond the end if none are.
+/// Returns the range of the zero groups that are omitted; an empty range beyond the end if there are none.
 fn longest_zeros(groups: &[u16; 8]) -> (usize, usize) {
     let mut longest = (9, 9);
     let mut start = 0;
-    for (at, group) in groups.iter().enumerate() {
+    for (index, group) in groups.iter().enumerate() {
         if *group != 0 {
-            start = at + 1;
-        } else if at + 1 - start >= 2 && at + 1 - start > longest.1 - longest.0 {
-            longest = (start, at + 1);
+            start = index + 1;
+        } else if index + 1 - start >= 2 && index + 1 - start > longest.1 - longest.0 {
+            longest = (start, index + 1);
         }
     }
     longest
 }
 
-fn push_hex_group(text: &mut Line, group: u16) {
+fn push_hex_group(text: &mut TextBuffer, group: u16) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = [12, 8, 4, 0].map(|shift| DIGITS[usize::from(group >> shift & 15)]);
     let leading = digits[..3].iter().take_while(|digit| **digit == b'0').count();
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_written_with_their_length() {
+    fn shortened_addresses_are_written_with_their_prefix_length() {
         for (address, v4, v6, expected) in [
             ("203.0.113.9", 32, 64, "203.0.113.9"),
             ("203.0.113.9", 24, 64, "203.0.113.0/24"),
@@ -194,19 +193,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_the_standard_library_writes(groups in any::<[u16; 8]>(), zeros in any::<u8>(), v4 in any::<[u8; 4]>()) {
+        fn text_equals_that_of_std(groups in any::<[u16; 8]>(), zeros in any::<u8>(), v4 in any::<[u8; 4]>()) {
             let mut groups = groups;
-            for (at, group) in groups.iter_mut().enumerate() {
-                if zeros >> at & 1 == 1 {
+            for (index, group) in groups.iter_mut().enumerate() {
+                if zeros >> index & 1 == 1 {
                     *group = 0;
                 }
             }
             let v6 = Ipv6Addr::from(groups);
-            // Those two have a dotted form, which the keys of IPv6 do not need.
+            // The standard library writes these two kinds with dots, which keys do not.
             prop_assume!(v6.to_ipv4_mapped().is_none() && v6.to_ipv4().is_none());
             prop_assert_eq!(text(v6.into(), 32, 128), v6.to_string());
             prop_assert_eq!(text(v4.into(), 32, 128), Ipv4Addr::from(v4).to_string());
-            let (bytes, length) = v4_in_register(v4.into());
+            let (bytes, length) = v4_packed_text(v4.into());
             let text = String::from_utf8(bytes.to_le_bytes()[..length].to_vec()).unwrap();
             prop_assert_eq!(text, Ipv4Addr::from(v4).to_string());
             prop_assert_eq!(bytes >> (8 * length), 0);

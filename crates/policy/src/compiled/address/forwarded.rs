@@ -1,10 +1,9 @@
-//! For whom a proxy speaks.
+//! Finds the client's address in the forwarding headers of trusted proxies.
 //!
-//! Every proxy appends the address that it saw, so a list is read from its end:
-//! what stands there was written by the proxy that we see ourselves, what stands
-//! before was written by whoever that one saw, and so on. As long as those who
-//! wrote are trusted we go on; the first who is not is the client, and whatever
-//! they wrote themselves is never looked at.
+//! Every proxy appends the address of its peer, so the list is read from its end: the last entry was written by our own
+//! peer, the entry before it by the peer of that proxy, and so on. Reading continues as long as the writer of an entry
+//! is trusted. The first address that is not trusted is the client, and the entries that the client wrote are never
+//! read.
 
 use std::net::IpAddr;
 
@@ -13,45 +12,46 @@ use crate::compiled::address::networks::NetworkMap;
 use crate::model::ForwardedBy;
 use crate::request::Headers;
 
-/// More proxies in a row than anybody has; it bounds the work for a list of any length.
+/// The largest number of entries that are read. It exceeds any real chain of proxies, and bounds the work for a list of
+/// any length.
 const MAX_HOPS: usize = 32;
 
-/// The client behind the peer.
+/// Returns the address of the client behind the peer.
 pub(crate) fn client(peer: IpAddr, trusted: &NetworkMap<()>, by: ForwardedBy, headers: &dyn Headers) -> IpAddr {
-    let mut believed = peer;
+    let mut client = peer;
     if trusted.is_empty() || !trusted.contains(peer) {
         return peer;
     }
-    for entry in Entries::new(by, headers).take(MAX_HOPS) {
-        // Who says something that is no address is the last of whom we know anything.
+    for entry in ForwardedEntries::new(by, headers).take(MAX_HOPS) {
+        // After an entry that is not an address, nothing is known: its writer is the client.
         let Some(address) = address_of(entry, by) else { break };
-        believed = address;
+        client = address;
         if !trusted.contains(address) {
             break;
         }
     }
-    believed
+    client
 }
 
-/// The entries of all lines as one list, from its end. Empty ones do not count.
-struct Entries<'a> {
+/// An iterator over the entries of all lines as one list, from its end. It skips empty entries.
+struct ForwardedEntries<'a> {
     headers: &'a dyn Headers,
     name: &'static str,
     lines_left: usize,
     line: &'a [u8],
 }
 
-impl<'a> Entries<'a> {
-    fn new(by: ForwardedBy, headers: &'a dyn Headers) -> Entries<'a> {
+impl<'a> ForwardedEntries<'a> {
+    fn new(by: ForwardedBy, headers: &'a dyn Headers) -> ForwardedEntries<'a> {
         let name = match by {
             ForwardedBy::XForwardedFor => "x-forwarded-for",
             ForwardedBy::Forwarded => "forwarded",
         };
-        Entries { headers, name, lines_left: count_lines(headers, name), line: b"" }
+        ForwardedEntries { headers, name, lines_left: count_lines(headers, name), line: b"" }
     }
 }
 
-impl<'a> Iterator for Entries<'a> {
+impl<'a> Iterator for ForwardedEntries<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -69,9 +69,9 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// How many lines there are. Finding a line may take a walk over all of them, so they are not asked for one by one.
+/// Returns the number of lines, by a binary search: finding one line may take a scan of all of them.
 fn count_lines(headers: &dyn Headers, name: &str) -> usize {
-    let exists = |at: usize| headers.line(name, at).is_some();
+    let exists = |index: usize| headers.line(name, index).is_some();
     let mut beyond = 1;
     while exists(beyond - 1) {
         beyond *= 2;
@@ -88,24 +88,23 @@ fn count_lines(headers: &dyn Headers, name: &str) -> usize {
     least
 }
 
-/// What stands before the last comma outside quotes, and what stands behind it.
+/// Splits a line at the last comma outside quotes.
 ///
-/// It is read backwards, because only the end was written by somebody trusted:
-/// a quote that a client left open further to the left cannot swallow it, and a
-/// comma that a client smuggled into a quoted `host=".."` cannot split it.
+/// The line is read backwards, because only its end was written by a trusted proxy: an unclosed quote in the client's
+/// part cannot extend over the proxy's entry, and a comma that a client puts into a quoted `host=".."` cannot split it.
 fn split_last(line: &[u8]) -> (&[u8], &[u8]) {
     let mut quoted = false;
-    for (at, byte) in line.iter().enumerate().rev() {
+    for (index, byte) in line.iter().enumerate().rev() {
         match byte {
-            b'"' if !is_escaped(&line[..at]) => quoted = !quoted,
-            b',' if !quoted => return (line[..at].trim_ascii_end(), line[at + 1..].trim_ascii()),
+            b'"' if !is_escaped(&line[..index]) => quoted = !quoted,
+            b',' if !quoted => return (line[..index].trim_ascii_end(), line[index + 1..].trim_ascii()),
             _ => {}
         }
     }
     (b"", line.trim_ascii())
 }
 
-/// Whether what follows is escaped: behind an odd number of backslashes.
+/// Whether the following byte is escaped: an odd number of backslashes precedes it.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
@@ -117,7 +116,7 @@ fn address_of(entry: &[u8], by: ForwardedBy) -> Option<IpAddr> {
     }
 }
 
-/// The node of `for=node;by=..`. An element that names two is none.
+/// Returns the node of `for=node;by=..`. `None` for an element with two nodes.
 fn node(element: &[u8]) -> Option<&[u8]> {
     let mut node = None;
     let mut rest = element;
@@ -134,20 +133,20 @@ fn node(element: &[u8]) -> Option<&[u8]> {
     node
 }
 
-/// The first of several pairs between semicolons, and the rest. `None` if a quote stays open.
+/// Splits off the first pair before a semicolon. `None` if a quote is not closed.
 fn split_pair(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut quoted = false;
-    for (at, byte) in text.iter().enumerate() {
+    for (index, byte) in text.iter().enumerate() {
         match byte {
-            b'"' if !quoted || !is_escaped(&text[..at]) => quoted = !quoted,
-            b';' if !quoted => return Some((text[..at].trim_ascii(), text[at + 1..].trim_ascii())),
+            b'"' if !quoted || !is_escaped(&text[..index]) => quoted = !quoted,
+            b';' if !quoted => return Some((text[..index].trim_ascii(), text[index + 1..].trim_ascii())),
             _ => {}
         }
     }
     (!quoted).then(|| (text.trim_ascii(), &b""[..]))
 }
 
-/// No address contains a backslash, so nothing needs to be unescaped.
+/// Removes the quotes around a value. No address contains a backslash, so unescaping is not needed.
 fn unquoted(value: &[u8]) -> Option<&[u8]> {
     let value = value.trim_ascii();
     match value.strip_prefix(b"\"") {
@@ -168,14 +167,14 @@ mod tests {
         trusted
     }
 
-    fn walk(peer: &str, by: ForwardedBy, lines: &[&str]) -> String {
+    fn client_of(peer: &str, by: ForwardedBy, lines: &[&str]) -> String {
         let name = if by == ForwardedBy::Forwarded { "Forwarded" } else { "X-Forwarded-For" };
         let headers: Vec<(&str, &str)> = lines.iter().map(|line| (name, *line)).collect();
         client(peer.parse().unwrap(), &trusted(), by, &headers).to_string()
     }
 
     #[test]
-    fn a_list_is_read_from_its_end_as_far_as_it_is_trusted() {
+    fn list_is_read_from_its_end_while_proxies_are_trusted() {
         for (peer, lines, expected) in [
             ("203.0.113.9", &["192.0.2.1"][..], "203.0.113.9"),
             ("10.0.0.1", &[], "10.0.0.1"),
@@ -196,12 +195,12 @@ mod tests {
             ("10.0.0.1", &["garbage, 192.0.2.1"], "192.0.2.1"),
             ("10.0.0.1", &["unknown"], "10.0.0.1"),
         ] {
-            assert_eq!(walk(peer, ForwardedBy::XForwardedFor, lines), expected, "{peer} {lines:?}");
+            assert_eq!(client_of(peer, ForwardedBy::XForwardedFor, lines), expected, "{peer} {lines:?}");
         }
     }
 
     #[test]
-    fn elements_of_rfc_7239_are_read_alike() {
+    fn forwarded_elements_are_read_like_x_forwarded_for() {
         for (line, expected) in [
             ("for=192.0.2.1", "192.0.2.1"),
             ("FOR=\"192.0.2.1\"", "192.0.2.1"),
@@ -216,24 +215,24 @@ mod tests {
             ("proto=http", "10.0.0.1"),
             ("192.0.2.1", "10.0.0.1"),
             ("for=\"192.0.2.1", "10.0.0.1"),
-            // A quote that the client left open does not swallow what the proxy appended.
+            // An unclosed quote of the client does not extend over the proxy's entry.
             ("for=\"6.6.6.6, for=192.0.2.1", "192.0.2.1"),
             ("for=\"6.6.6.6\\, for=192.0.2.1", "192.0.2.1"),
-            // A comma in the client's host does not make two of what the proxy wrote.
+            // A comma in the client's host does not split the proxy's entry.
             ("for=192.0.2.1;host=\"x, for=6.6.6.6;a=\"", "192.0.2.1"),
             ("for=192.0.2.1;host=\"x\\\", for=6.6.6.6;a=\\\"\"", "192.0.2.1"),
         ] {
-            assert_eq!(walk("10.0.0.1", ForwardedBy::Forwarded, &[line]), expected, "{line}");
+            assert_eq!(client_of("10.0.0.1", ForwardedBy::Forwarded, &[line]), expected, "{line}");
         }
     }
 
     #[test]
-    fn a_list_of_any_length_is_read_from_its_end() {
+    fn long_lists_are_read_from_their_end() {
         let mut lines = vec!["6.6.6.6"; 1_000];
         lines.push("192.0.2.1");
-        assert_eq!(walk("10.0.0.1", ForwardedBy::XForwardedFor, &lines), "192.0.2.1");
+        assert_eq!(client_of("10.0.0.1", ForwardedBy::XForwardedFor, &lines), "192.0.2.1");
         let endless = "10.0.0.2,".repeat(100_000);
-        assert_eq!(walk("10.0.0.1", ForwardedBy::XForwardedFor, &[&endless]), "10.0.0.2");
+        assert_eq!(client_of("10.0.0.1", ForwardedBy::XForwardedFor, &[&endless]), "10.0.0.2");
         for count in 0..20 {
             let lines = vec![("a", "b"); count];
             assert_eq!(count_lines(&lines, "a"), count);

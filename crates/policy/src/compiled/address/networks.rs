@@ -1,4 +1,4 @@
-//! Networks, and what is known about the addresses in them.
+//! Maps from networks to values.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,8 +8,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::model::Networks;
 
-/// Something for each network. Looking up costs a probe for each length of
-/// prefix that occurs, however many networks there are.
+/// A map by networks. A lookup takes one probe for each prefix length that occurs, whatever the number of networks.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkMap<T> {
     v4: Vec<(u8, HashMap<Ipv4Addr, T, FixedState>)>,
@@ -17,12 +16,12 @@ pub(crate) struct NetworkMap<T> {
 }
 
 impl<T: Default> NetworkMap<T> {
-    /// Nothing for no network.
+    /// Creates an empty map.
     pub(crate) fn new() -> NetworkMap<T> {
         NetworkMap { v4: Vec::new(), v6: Vec::new() }
     }
 
-    /// What is kept for this network.
+    /// Returns the value of this network, and inserts the default if it is missing.
     pub(crate) fn entry(&mut self, network: IpNet) -> &mut T {
         match unmapped(network) {
             IpNet::V4(network) => by_length(&mut self.v4, network.prefix_len()).entry(network.network()).or_default(),
@@ -32,7 +31,7 @@ impl<T: Default> NetworkMap<T> {
 }
 
 impl<T> NetworkMap<T> {
-    /// What is kept for each network in which the address lies, the smallest network first.
+    /// Returns the value of each network that contains the address, the smallest network first.
     pub(crate) fn find(&self, address: IpAddr) -> impl Iterator<Item = &T> {
         let (v4, v6) = match address {
             IpAddr::V4(address) => (Some(address), None),
@@ -47,19 +46,19 @@ impl<T> NetworkMap<T> {
         v4.chain(v6)
     }
 
-    /// Whether the address lies in any of them.
+    /// Whether any network contains the address.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.find(address).next().is_some()
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
     }
 }
 
-/// A network without its host bits; IPv4 in the guise of IPv6 is IPv4, as it is for addresses.
+/// Returns a network without its host bits. An IPv4-mapped IPv6 network becomes an IPv4 network, as addresses do.
 pub(crate) fn unmapped(network: IpNet) -> IpNet {
     if let IpNet::V6(v6) = network
         && let (Some(address), Some(length)) = (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96))
@@ -70,17 +69,16 @@ pub(crate) fn unmapped(network: IpNet) -> IpNet {
     network.trunc()
 }
 
-/// The networks that a condition names, also where the client is to come from elsewhere.
-pub(crate) fn meant(networks: &Networks) -> Vec<IpNet> {
+/// Returns the networks that a condition names, also if the client must be outside of them.
+pub(crate) fn named_networks(networks: &Networks) -> Vec<IpNet> {
     match networks {
         Networks::Internal | Networks::NotInternal => internal(),
         Networks::Among(networks) | Networks::NotAmong(networks) => networks.clone(),
     }
 }
 
-/// RFC 1918, loopback, link-local and unique local addresses. Not the shared
-/// addresses of RFC 6598 (100.64.0.0/10): behind them are a carrier's
-/// customers, who are nobody's own machines.
+/// Returns the internal networks: RFC 1918, loopback, link-local and unique local addresses. The shared addresses of
+/// RFC 6598 (100.64.0.0/10) are not internal: they belong to a carrier's customers, not to the operator.
 fn internal() -> Vec<IpNet> {
     let v4 = [
         ([10, 0, 0, 0], 8),
@@ -99,7 +97,7 @@ fn internal() -> Vec<IpNet> {
     v4.chain(v6).collect()
 }
 
-/// The address with only its first `length` bits.
+/// Returns the address with only its first bits, by the length for its version.
 pub(crate) fn mask(address: IpAddr, v4_length: u8, v6_length: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => IpAddr::V4(mask_v4(address, v4_length)),
@@ -117,13 +115,13 @@ fn mask_v6(address: Ipv6Addr, length: u8) -> Ipv6Addr {
     Ipv6Addr::from_bits(u128::MAX.checked_shl(dropped).unwrap_or(0) & address.to_bits())
 }
 
-/// The map for a length of prefix; longer ones come first.
+/// Returns the map of a prefix length, and inserts it if it is missing. Longer prefixes are first.
 fn by_length<K, T>(maps: &mut Vec<(u8, HashMap<K, T, FixedState>)>, length: u8) -> &mut HashMap<K, T, FixedState> {
-    let at = maps.iter().position(|(known, _)| *known <= length).unwrap_or(maps.len());
-    if maps.get(at).is_none_or(|(known, _)| *known != length) {
-        maps.insert(at, (length, HashMap::default()));
+    let index = maps.iter().position(|(known, _)| *known <= length).unwrap_or(maps.len());
+    if maps.get(index).is_none_or(|(known, _)| *known != length) {
+        maps.insert(index, (length, HashMap::default()));
     }
-    &mut maps[at].1
+    &mut maps[index].1
 }
 
 #[cfg(test)]
@@ -139,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_lies_in_small_networks_before_large_ones() {
+    fn networks_of_an_address_are_found_smallest_first() {
         let map = map(&["10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0", "2001:db8::/32", "::/0", "10.1.2.3/32"]);
         let found = |address: &str| map.find(address.parse().unwrap()).map(String::as_str).collect::<Vec<_>>();
         assert_eq!(found("10.1.2.3"), ["10.1.2.3/32", "10.1.0.0/16", "10.0.0.0/8", "0.0.0.0/0"]);
@@ -148,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn host_bits_and_guises_do_not_count() {
+    fn host_bits_are_ignored_and_mapped_networks_are_ipv4() {
         let map = map(&["10.9.9.9/8", "::ffff:192.0.2.0/120"]);
         assert!(map.contains("10.1.1.1".parse().unwrap()));
         assert!(map.contains("192.0.2.7".parse().unwrap()));
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn internal_is_what_nobody_outside_has() {
+    fn internal_networks_contain_private_and_no_public_addresses() {
         let mut map = NetworkMap::<()>::new();
         internal().into_iter().for_each(|network| *map.entry(network) = ());
         for inside in ["10.0.0.1", "172.31.0.1", "192.168.1.1", "127.0.0.2", "169.254.1.1", "::1", "fe80::1", "fd00::1"]

@@ -1,14 +1,13 @@
-//! Addresses as proxies and callers write them.
+//! Parses addresses in the notations of proxies and callers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Longer than any address with a zone and a port; what is beyond is none.
+/// The largest text that is parsed. It exceeds any address with a zone and a port.
 const MAX_TEXT_BYTES: usize = 128;
 
-/// Reads `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80` and the
-/// like. An IPv4 address in the guise of an IPv6 address is the IPv4 address.
-/// A zone (`fe80::1%eth0`) names an interface of the machine that wrote it, no
-/// other client, so it does not count.
+/// Parses `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80` and similar notations. An IPv4-mapped IPv6
+/// address becomes the IPv4 address. A zone (`fe80::1%eth0`) names an interface of the machine that wrote it and not
+/// another client, so it is ignored.
 pub(crate) fn parse(text: &[u8]) -> Option<IpAddr> {
     let text = text.trim_ascii();
     if text.len() > MAX_TEXT_BYTES {
@@ -22,11 +21,10 @@ pub(crate) fn parse(text: &[u8]) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// The IPv4 address that an IPv6 address carries: behind the well-known prefix
-/// of NAT64 (RFC 6052), or in a 6to4 network (RFC 3056). Who holds the one
-/// holds the other, with 2^80 addresses in a network of 6to4.
+/// Returns the IPv4 address that an IPv6 address embeds: after the well-known prefix of NAT64 (RFC 6052), or in a 6to4
+/// network (RFC 3056). Both belong to the same client, and a 6to4 network has 2^80 addresses.
 #[inline]
-pub(crate) fn carried(address: IpAddr) -> Option<Ipv4Addr> {
+pub(crate) fn embedded_v4(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return None };
     match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
@@ -36,10 +34,10 @@ pub(crate) fn carried(address: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// The address under which a client is counted.
+/// Returns the address under which a client is counted: the embedded IPv4 address, if there is one.
 #[inline]
-pub(crate) fn counted(address: IpAddr) -> IpAddr {
-    carried(address).map_or(address, IpAddr::V4)
+pub(crate) fn key_address(address: IpAddr) -> IpAddr {
+    embedded_v4(address).map_or(address, IpAddr::V4)
 }
 
 fn in_brackets(text: &str) -> Option<IpAddr> {
@@ -69,7 +67,7 @@ fn v6(text: &str) -> Option<Ipv6Addr> {
     address.parse().ok()
 }
 
-/// A number, or in `Forwarded` a word that hides it.
+/// Whether a text is a port: a number, or an obfuscated port of `Forwarded` (RFC 7239).
 fn is_port(port: &str) -> bool {
     match port.strip_prefix('_') {
         Some(hidden) => {
@@ -84,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_have_many_guises() {
+    fn addresses_are_parsed_in_all_notations() {
         for (text, address) in [
             ("192.0.2.1", "192.0.2.1"),
             (" 192.0.2.1\t", "192.0.2.1"),
@@ -105,26 +103,26 @@ mod tests {
     }
 
     #[test]
-    fn some_addresses_carry_another() {
+    fn nat64_and_6to4_addresses_embed_an_ipv4_address() {
         for (text, expected) in [
             ("64:ff9b::203.0.113.9", Some("203.0.113.9")),
             ("2002:cb00:7109::", Some("203.0.113.9")),
             ("2002:cb00:7109:ffff:1:2:3:4", Some("203.0.113.9")),
-            // For local use: what it carries, and where, is for its network to say.
+            // For local use: the network defines whether and where an address is embedded.
             ("64:ff9b:1::203.0.113.9", None),
             ("64:ff9b::1:203.0.113.9", None),
             ("2001:db8::203.0.113.9", None),
             ("203.0.113.9", None),
         ] {
             let address = parse(text.as_bytes()).unwrap();
-            let inside = expected.map(|inside: &str| inside.parse().unwrap());
-            assert_eq!(carried(address), inside, "{text}");
-            assert_eq!(counted(address), inside.map_or(address, IpAddr::V4), "{text}");
+            let embedded = expected.map(|embedded: &str| embedded.parse().unwrap());
+            assert_eq!(embedded_v4(address), embedded, "{text}");
+            assert_eq!(key_address(address), embedded.map_or(address, IpAddr::V4), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_address_is_none() {
+    fn texts_that_are_not_addresses_are_rejected() {
         let long = "1".repeat(1_000);
         for text in [
             "",

@@ -1,4 +1,4 @@
-//! What one rule does to a request that matches it.
+//! The action of one rule on a request that matches it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,92 +6,93 @@ use std::net::IpAddr;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
-use super::Uncommon;
-use super::values::{Value, Values};
+use super::NotOnFastPath;
+use super::values::{FastValue, Values};
 use crate::compiled::address::address_text::push_client;
-use crate::compiled::address::{carried, counted};
+use crate::compiled::address::{embedded_v4, key_address};
 use crate::compiled::grants::cost::CompiledCost;
-use crate::compiled::grants::rule_grants::{Base, push_part};
+use crate::compiled::grants::rule_grants::{BaseGrants, push_part};
 use crate::compiled::identity::IdentityId;
 use crate::compiled::key::key_bytes;
 use crate::compiled::matching::matched::{KeyRef, Matched};
 
-/// One rule.
+/// One rule of the fast path.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct RuleStep {
     pub(super) rule: u32,
-    /// The bits of the methods that it is for.
+    /// The bits of the methods that the rule matches.
     pub(super) methods: u32,
-    /// The bits of its path patterns; none if it is for any path.
-    pub(super) patterns: u64,
-    /// Whether it denies, and charges nothing.
+    /// The bits of the rule's path patterns; 0 if it matches any path.
+    pub(super) pattern_bits: u64,
+    /// Whether the rule denies. It then charges nothing.
     pub(super) denies: bool,
     pub(super) key: StepKey,
-    /// Whether the key depends on the pattern that matched.
+    /// Whether the key contains the route, the matched path pattern.
     pub(super) uses_route: bool,
-    /// Rules with the same parts in their keys have the same number.
-    pub(super) shape: Option<u32>,
-    /// Whether a step before has the same.
+    /// A number that is equal for all rules whose keys have the same parts; `None` if the key depends on the route.
+    pub(super) key_shape: Option<u32>,
+    /// Whether an earlier step has the same key shape.
     pub(super) shares_key: bool,
-    pub(super) base: Base,
-    /// The quotas of overrides, by key.
-    pub(super) overrides: HashMap<Box<[u8]>, Box<[u32]>, FixedState>,
+    /// The quotas by tier, before overrides.
+    pub(super) base: BaseGrants,
+    /// The quotas of the policy's own overrides, by key.
+    pub(super) policy_overrides: HashMap<Box<[u8]>, Box<[u32]>, FixedState>,
     pub(super) cost: CompiledCost,
 }
 
-/// What a key is made of.
+/// The parts of a key.
 #[derive(Debug)]
 pub(super) enum StepKey {
-    /// The client's address alone, as most keys are.
+    /// The client's address alone, the most frequent key.
     Client,
     /// One identity.
     One(IdentityId),
-    /// Several, or none: all requests are counted together.
+    /// Several identities, or none: all requests are then counted together.
     Several(Box<[IdentityId]>),
 }
 
 /// The key of a request under a rule.
-pub(super) enum Key {
+pub(super) enum StepKeyRef {
     At(KeyRef),
-    /// One of the identities is absent, so that the rule does not apply.
+    /// One of the identities is absent: the rule does not apply.
     Absent,
 }
 
-impl Step {
-    /// Whether its conditions hold for a method and the patterns that a path matches.
+impl RuleStep {
+    /// Whether the rule's conditions hold for a method and the patterns that the path matches.
     #[inline(always)]
-    pub(super) fn is_for(&self, method: u32, patterns: u64) -> bool {
-        self.methods & method != 0 && (self.patterns == 0 || self.patterns & patterns != 0)
+    pub(super) fn is_for(&self, method: u32, pattern_bits: u64) -> bool {
+        self.methods & method != 0 && (self.pattern_bits == 0 || self.pattern_bits & pattern_bits != 0)
     }
 
-    /// Finds the key: a value that needs nothing written is borrowed.
+    /// Returns the key of the request. A value that needs no encoding is borrowed from the request.
     #[inline(always)]
     pub(super) fn key<'r>(
         &self,
         values: &Values<'_, 'r>,
         route: Option<&[u8]>,
         matched: &mut Matched<'r>,
-    ) -> Result<Key, Uncommon> {
+    ) -> Result<StepKeyRef, NotOnFastPath> {
         let identities = values.identities;
         let start = matched.keys.len();
         match &self.key {
             StepKey::Client => {
-                let Some(client) = values.client() else { return Ok(Key::Absent) };
-                self.check_override(client)?;
-                push_client(&mut matched.keys, counted(client), identities.prefixes);
-                Ok(Key::At(KeyRef::written(start, matched.keys.len())))
+                let Some(client) = values.client() else { return Ok(StepKeyRef::Absent) };
+                self.check_embedded(client)?;
+                push_client(&mut matched.keys, key_address(client), identities.prefixes);
+                Ok(StepKeyRef::At(KeyRef::written(start, matched.keys.len())))
             }
             StepKey::One(only) => {
-                let Some((found, value)) = values.find(*only, route)? else { return Ok(Key::Absent) };
+                let Some((found, value)) = values.find(*only, route)? else { return Ok(StepKeyRef::Absent) };
                 match value {
-                    Value::OfRequest(text)
-                        if key_bytes::is_written_plain(text) && !identities.known(*only).needs_writing() =>
+                    FastValue::OfRequest(text)
+                        if key_bytes::is_verbatim(text) && !identities.get(*only).needs_encoding() =>
                     {
-                        Ok(Key::At(matched.borrow_key(text)))
+                        Ok(StepKeyRef::At(matched.borrow_key(text)))
                     }
                     _ => {
                         self.write_part(0, *only, found, value, values, matched)?;
-                        Ok(Key::At(KeyRef::written(start, matched.keys.len())))
+                        Ok(StepKeyRef::At(KeyRef::written(start, matched.keys.len())))
                     }
                 }
             }
@@ -105,53 +106,56 @@ impl Step {
         values: &Values<'_, 'r>,
         route: Option<&[u8]>,
         matched: &mut Matched<'r>,
-    ) -> Result<Key, Uncommon> {
+    ) -> Result<StepKeyRef, NotOnFastPath> {
         let start = matched.keys.len();
-        for (at, id) in parts.iter().enumerate() {
+        for (index, id) in parts.iter().enumerate() {
             let Some((found, value)) = values.find(*id, route)? else {
                 matched.keys.truncate(start);
-                return Ok(Key::Absent);
+                return Ok(StepKeyRef::Absent);
             };
-            self.write_part(at, *id, found, value, values, matched)?;
+            self.write_part(index, *id, found, value, values, matched)?;
         }
-        Ok(Key::At(KeyRef::written(start, matched.keys.len())))
+        Ok(StepKeyRef::At(KeyRef::written(start, matched.keys.len())))
     }
 
-    /// An override may mean an address as it was sent, where it is counted as another.
+    /// Fails if the rule has overrides and the address is an IPv6 address with an embedded IPv4 address (NAT64, 6to4).
+    /// Its key contains the IPv4 address, but an override may name the IPv6 address as it was sent.
     #[inline(always)]
-    fn check_override(&self, address: IpAddr) -> Result<(), Uncommon> {
-        if !self.overrides.is_empty() && carried(address).is_some() { Err(Uncommon) } else { Ok(()) }
+    fn check_embedded(&self, address: IpAddr) -> Result<(), NotOnFastPath> {
+        if !self.policy_overrides.is_empty() && embedded_v4(address).is_some() { Err(NotOnFastPath) } else { Ok(()) }
     }
 
+    /// Writes one part of a key. `found` is the identity that has the value: `id`, or one of its members if it is a
+    /// `first` identity.
     fn write_part(
         &self,
-        at: usize,
+        index: usize,
         id: IdentityId,
         found: IdentityId,
-        value: Value<'_, '_>,
+        value: FastValue<'_, '_>,
         values: &Values<'_, '_>,
         matched: &mut Matched<'_>,
-    ) -> Result<(), Uncommon> {
+    ) -> Result<(), NotOnFastPath> {
         let identities = values.identities;
         match value {
-            Value::OfRequest(text) | Value::OfPolicy(text) => {
-                push_part(&mut matched.keys, at, id, found, text, identities);
+            FastValue::OfRequest(text) | FastValue::OfPolicy(text) => {
+                push_part(&mut matched.keys, index, id, found, text, identities);
             }
-            Value::Address(address) => {
-                self.check_override(address)?;
+            FastValue::Address(address) => {
+                self.check_embedded(address)?;
                 let mut text = SmallVec::<[u8; 64]>::new();
-                push_client(&mut text, counted(address), identities.prefixes);
-                push_part(&mut matched.keys, at, id, found, &text, identities);
+                push_client(&mut text, key_address(address), identities.prefixes);
+                push_part(&mut matched.keys, index, id, found, &text, identities);
             }
         }
         Ok(())
     }
 
-    /// The quotas for a key; none if it is unlimited.
+    /// Returns the quotas of a key; empty if it is unlimited.
     #[inline(always)]
-    pub(super) fn grant(&self, values: &mut Values<'_, '_>, key: &[u8]) -> Result<&[u32], Uncommon> {
-        if !self.overrides.is_empty()
-            && let Some(quotas) = self.overrides.get(key)
+    pub(super) fn grant(&self, values: &mut Values<'_, '_>, key: &[u8]) -> Result<&[u32], NotOnFastPath> {
+        if !self.policy_overrides.is_empty()
+            && let Some(quotas) = self.policy_overrides.get(key)
         {
             return Ok(quotas);
         }

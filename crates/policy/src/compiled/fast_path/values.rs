@@ -1,134 +1,144 @@
-//! The values that a request has for identities, where nothing about them is out of the ordinary.
+//! The identity values of a request on the fast path. A request with a value that cannot be used as it is sent is
+//! matched by the indexes instead.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use super::Uncommon;
-use crate::compiled::grants::cost::number;
-use crate::compiled::identity::{Identities, IdentityId, Source, header, said_by_caller};
+use super::NotOnFastPath;
+use crate::compiled::grants::cost::{PathCosts, parse_number};
+use crate::compiled::identity::{IdentityId, IdentityTable, ValueSource, caller_value, header};
 use crate::compiled::matching::hosts;
-use crate::compiled::path::normal::{segment, settle_plain};
+use crate::compiled::path::normal::{NormalPath, apply_settings_to_plain, segment};
 use crate::compiled::path::plain_path::plain;
 use crate::model::{Paths, TIER};
 use crate::request::Request;
 
-/// A value, by its owner.
+/// A value, borrowed from the request or the policy.
 #[derive(Clone, Copy)]
-pub(super) enum Value<'p, 'r> {
+pub(super) enum FastValue<'p, 'r> {
     OfRequest(&'r [u8]),
     OfPolicy(&'p [u8]),
-    /// An address, which is a value once it is written.
+    /// An address that is not formatted yet.
     Address(IpAddr),
 }
 
 /// A value with the identity under which it was found.
-type FoundValue<'p, 'r> = Option<(IdentityId, Value<'p, 'r>)>;
+type MaybeValue<'p, 'r> = Option<(IdentityId, FastValue<'p, 'r>)>;
 
-/// A path that every server takes for the same.
+/// An unambiguous path, which every server reads in the same way ([`plain`]).
 #[derive(Clone, Copy)]
 pub(super) struct RequestPath<'r> {
-    /// Where slashes at the end mean nothing, the last one of a longer path is left out.
+    /// The path, without a trailing slash if the policy ignores it. The root stays `/`.
     pub(super) bytes: &'r [u8],
-    /// Whether it ended in a slash.
+    /// Whether the path was sent with a trailing slash.
     pub(super) slash: bool,
 }
 
 impl<'r> RequestPath<'r> {
-    /// Reads the path of a target. `None` if it is empty: then the path is not known.
+    /// Reads the path of a target. `None` if the target is empty: the path is then unknown. Fails if it is ambiguous.
     #[inline(always)]
-    pub(super) fn read(target: &'r str, paths: Paths) -> Result<Option<RequestPath<'r>>, Uncommon> {
+    pub(super) fn read(target: &'r str, paths: Paths) -> Result<Option<RequestPath<'r>>, NotOnFastPath> {
         if target.is_empty() {
             return Ok(None);
         }
-        let path = plain(target.as_bytes()).and_then(|path| settle_plain(path, paths));
-        path.map(|(bytes, slash)| Some(RequestPath { bytes, slash })).ok_or(Uncommon)
+        let path = plain(target.as_bytes()).and_then(|path| apply_settings_to_plain(path, paths));
+        path.map(|(bytes, slash)| Some(RequestPath { bytes, slash })).ok_or(NotOnFastPath)
     }
 }
 
 /// Reads the values of one request.
 pub(super) struct Values<'p, 'r> {
-    pub(super) identities: &'p Identities,
+    pub(super) identities: &'p IdentityTable,
     pub(super) request: &'p Request<'r>,
     path: Option<RequestPath<'r>>,
-    /// Once it was asked for.
+    /// The tier, once it was looked up.
     tier: Option<Option<u32>>,
 }
 
 impl<'p, 'r> Values<'p, 'r> {
     #[inline(always)]
     pub(super) fn new(
-        identities: &'p Identities,
+        identities: &'p IdentityTable,
         request: &'p Request<'r>,
         path: Option<RequestPath<'r>>,
     ) -> Values<'p, 'r> {
         Values { identities, request, path, tier: None }
     }
 
-    /// The whole address of the client.
+    /// Returns the full address of the client.
     #[inline(always)]
     pub(super) fn client(&self) -> Option<IpAddr> {
         self.identities.client(self.request)
     }
 
-    /// The value of an identity if it is present, and under which one it was found: of a list the one that has it.
-    /// `route` is the pattern that matched.
+    /// Returns the value of an identity, if it is present, and the identity under which it was found. For a `first`
+    /// identity, that is the first of its members that is present. `route` is the matched pattern.
     #[inline(always)]
-    pub(super) fn find<'v>(&self, id: IdentityId, route: Option<&'v [u8]>) -> Result<FoundValue<'v, 'r>, Uncommon>
+    pub(super) fn find<'v>(&self, id: IdentityId, route: Option<&'v [u8]>) -> Result<MaybeValue<'v, 'r>, NotOnFastPath>
     where
         'p: 'v,
     {
-        let (known, request) = (self.identities.known(id), self.request);
-        if let Some(text) = known.set_by_caller(request) {
-            return Ok((!text.is_empty()).then_some((id, Value::OfRequest(text))));
+        let (identity, request) = (self.identities.get(id), self.request);
+        if let Some(text) = identity.set_by_caller(request) {
+            return Ok((!text.is_empty()).then_some((id, FastValue::OfRequest(text))));
         }
-        match &known.source {
-            Source::ClientIp => Ok(self.client().map(|client| (id, Value::Address(client)))),
-            Source::Header(name) => Ok(of_request(&header::value(request.headers, name))?.map(|value| (id, value))),
+        match &identity.source {
+            ValueSource::ClientIp => Ok(self.client().map(|client| (id, FastValue::Address(client)))),
+            ValueSource::Header(name) => {
+                Ok(borrowed_only(&header::value(request.headers, name))?.map(|value| (id, value)))
+            }
             _ => self.find_other(id, route),
         }
     }
 
-    fn find_other<'v>(&self, id: IdentityId, route: Option<&'v [u8]>) -> Result<FoundValue<'v, 'r>, Uncommon>
+    fn find_other<'v>(&self, id: IdentityId, route: Option<&'v [u8]>) -> Result<MaybeValue<'v, 'r>, NotOnFastPath>
     where
         'p: 'v,
     {
         let request = self.request;
-        let value = match &self.identities.known(id).source {
-            Source::First(inner) => {
+        let value = match &self.identities.get(id).source {
+            ValueSource::First(inner) => {
+                // The first value that is present, or the first error.
                 let found = inner.iter().map(|id| self.find(*id, route));
                 return found.filter_map(Result::transpose).next().transpose();
             }
-            Source::Peer => request.peer.map(|peer| Value::Address(peer.to_canonical())),
-            Source::Route => route.map(Value::OfPolicy),
-            Source::Value(text) => Some(Value::OfPolicy(text)),
-            Source::Method => of_request(&Ok::<_, Uncommon>(Some(request.method.as_bytes().into())))?,
-            Source::Host => {
+            ValueSource::Peer => request.peer.map(|peer| FastValue::Address(peer.to_canonical())),
+            ValueSource::Route => route.map(FastValue::OfPolicy),
+            ValueSource::Value(text) => Some(FastValue::OfPolicy(text)),
+            ValueSource::Method => borrowed_only(&Ok::<_, NotOnFastPath>(Some(request.method.as_bytes().into())))?,
+            ValueSource::Host => {
                 let host = request.host().filter(|_| self.identities.uses_host);
-                of_request(&Ok::<_, Uncommon>(host.and_then(hosts::normalise)))?
+                borrowed_only(&Ok::<_, NotOnFastPath>(host.and_then(hosts::normalise)))?
             }
-            Source::Path => self.path.map(|path| Value::OfRequest(path.bytes)),
-            Source::PathSegment(at) => {
-                let segment = self.path.and_then(|path| segment(path.bytes, *at));
-                of_request(&Ok::<_, Uncommon>(segment.map(Cow::Borrowed)))?
+            ValueSource::Path => self.path.map(|path| FastValue::OfRequest(path.bytes)),
+            ValueSource::PathSegment(number) => {
+                let segment = self.path.and_then(|path| segment(path.bytes, *number));
+                borrowed_only(&Ok::<_, NotOnFastPath>(segment.map(Cow::Borrowed)))?
             }
-            // Steps have none of these parts.
-            Source::Tier | Source::Jwt { .. } => return Err(Uncommon),
-            source => of_request(&source.read(request))?,
+            // Policies with a fast path do not use these sources.
+            ValueSource::Tier | ValueSource::Jwt { .. } => return Err(NotOnFastPath),
+            source => borrowed_only(&source.read(request))?,
         };
         Ok(value.map(|value| (id, value)))
     }
 
-    /// The number in a header, if it is one.
+    /// Returns the value of a header as a number, if it is one.
     pub(super) fn number(&self, header: IdentityId) -> Option<u64> {
         match self.find(header, None) {
-            Ok(Some((_, Value::OfRequest(text)))) => number(text),
-            // A value that cannot be used is no number.
+            Ok(Some((_, FastValue::OfRequest(text)))) => parse_number(text),
+            // An unusable value is not a number.
             _ => None,
         }
     }
 
-    /// The number of the tier: one that the policy knows, else its default.
-    pub(super) fn tier(&mut self) -> Result<Option<u32>, Uncommon> {
+    /// Returns the cost of the path, which is unambiguous.
+    pub(super) fn path_cost(&self, costs: &PathCosts) -> u64 {
+        let path = self.path.map(|path| NormalPath { bytes: Cow::Borrowed(path.bytes), slash: path.slash });
+        costs.largest(path.iter())
+    }
+
+    /// Returns the number of the request's tier; of the default tier, if it is absent or unknown.
+    pub(super) fn tier(&mut self) -> Result<Option<u32>, NotOnFastPath> {
         if let Some(known) = self.tier {
             return Ok(known);
         }
@@ -137,29 +147,32 @@ impl<'p, 'r> Values<'p, 'r> {
         Ok(tier)
     }
 
-    fn find_tier(&self) -> Result<Option<u32>, Uncommon> {
+    fn find_tier(&self) -> Result<Option<u32>, NotOnFastPath> {
         let tiers = &self.identities.tiers;
         if !self.request.identities.is_empty()
-            && let Some(name) = said_by_caller(self.request, TIER)
+            && let Some(name) = caller_value(self.request, TIER)
         {
-            return Ok(tiers.of_name(name));
+            return Ok(tiers.for_name(name));
         }
         let Some(source) = tiers.source() else { return Ok(tiers.default_number()) };
         match self.find(source, None)? {
             None => Ok(tiers.default_number()),
-            Some((found, Value::OfRequest(text) | Value::OfPolicy(text))) => Ok(tiers.of_value(found, text)),
-            // A tier may be meant for the address as it was sent.
-            Some((_, Value::Address(_))) => Err(Uncommon),
+            Some((found, FastValue::OfRequest(text) | FastValue::OfPolicy(text))) => Ok(tiers.for_value(found, text)),
+            // The list of tiers may name an IPv6 address whose key is the IPv4 address embedded in it.
+            Some((_, FastValue::Address(_))) => Err(NotOnFastPath),
         }
     }
 }
 
-/// A value that was read, if it can be used and stands in the request as it is. An empty one is absent.
+/// Accepts a value only if it is usable and borrowed from the request; otherwise it is not on the fast path. An empty
+/// value is absent.
 #[inline(always)]
-fn of_request<'v, 'r>(read: &Result<Option<Cow<'r, [u8]>>, impl Sized>) -> Result<Option<Value<'v, 'r>>, Uncommon> {
+fn borrowed_only<'v, 'r>(
+    read: &Result<Option<Cow<'r, [u8]>>, impl Sized>,
+) -> Result<Option<FastValue<'v, 'r>>, NotOnFastPath> {
     match read {
-        Ok(Some(Cow::Borrowed(text))) => Ok((!text.is_empty()).then_some(Value::OfRequest(text))),
+        Ok(Some(Cow::Borrowed(text))) => Ok((!text.is_empty()).then_some(FastValue::OfRequest(text))),
         Ok(None) => Ok(None),
-        Ok(Some(Cow::Owned(_))) | Err(_) => Err(Uncommon),
+        Ok(Some(Cow::Owned(_))) | Err(_) => Err(NotOnFastPath),
     }
 }

@@ -1,4 +1,4 @@
-//! What a rule grants and what a request costs: tiers, overrides, quotas under their scopes.
+//! The grants of rules and the costs of requests: tiers, overrides, and quotas with their scopes.
 
 pub(crate) mod cost;
 pub(crate) mod override_grant;

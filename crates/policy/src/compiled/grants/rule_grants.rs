@@ -1,4 +1,4 @@
-//! How much somebody is granted under a rule.
+//! The grants of a rule. A grant is the list of quotas that the rule applies to a key; an empty list is unlimited.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use tollgate_core::Quota;
 
 use crate::compiled::grants::scopes::Scopes;
 use crate::compiled::grants::tier::Tiers;
-use crate::compiled::identity::{Found, Identities, IdentityId, RequestValues};
-use crate::compiled::key::key_bytes::{self, Keys};
+use crate::compiled::identity::{FoundValue, IdentityId, IdentityTable, RequestValues};
+use crate::compiled::key::key_bytes::{self, KeyBuffer};
 use crate::compiled::matching::conditions::Pattern;
 use crate::compiled::{GrantSource, PossibleGrant};
 use crate::model::{Allowance, Grant, Rule};
@@ -17,23 +17,23 @@ use crate::model::{Allowance, Grant, Rule};
 /// All grants of a rule.
 #[derive(Debug)]
 pub(crate) struct Grants {
-    base: Base,
+    base: BaseGrants,
     overrides: Vec<CompiledOverride>,
-    /// Overrides without stars, by the key that they mean.
+    /// The overrides without wildcards, by their key.
     exact: HashMap<Box<[u8]>, u32, FixedState>,
-    /// The others, the most exact first.
-    wild: Vec<u32>,
+    /// The overrides with wildcards, the most specific first.
+    wildcards: Vec<u32>,
 }
 
-/// What a rule grants without its overrides.
+/// The grants of a rule without its overrides.
 #[derive(Clone, Debug)]
-pub(crate) enum Base {
+pub(crate) enum BaseGrants {
     Same(Vec<u32>),
-    /// The grants, and for each tier of the policy, and for no tier, which of them holds.
+    /// The grants of tiers, and the index of the grant for each tier of the policy and for requests without a tier.
     Tiers {
         grants: Vec<(u32, Vec<u32>)>,
         by_tier: Vec<usize>,
-        without: usize,
+        default: usize,
     },
 }
 
@@ -42,18 +42,18 @@ struct CompiledOverride {
     text: String,
     quotas: Vec<u32>,
     patterns: Vec<Pattern>,
-    /// Whether it grants no more than the rule does to any client.
+    /// Whether the override grants no more than the rule grants to every client.
     restricts: bool,
 }
 
-/// A grant that was chosen: its quotas, none if it is unlimited, and where it comes from.
-pub(crate) struct Chosen<'a> {
+/// The grant of a request: its quotas, none if it is unlimited, and its origin.
+pub(crate) struct ChosenGrant<'a> {
     pub(crate) quotas: &'a [u32],
-    from: From,
+    origin: GrantOrigin,
 }
 
 #[derive(Clone, Copy)]
-enum From {
+enum GrantOrigin {
     Rule,
     Tier(u32),
     Override(u32),
@@ -61,46 +61,47 @@ enum From {
 
 impl Grants {
     pub(crate) fn compile(
-        at: u32,
+        rule_index: u32,
         rule: &Rule,
-        shown: &Rule,
+        redacted: &Rule,
         key: &[IdentityId],
-        identities: &Identities,
+        identities: &IdentityTable,
         scopes: &mut Scopes,
     ) -> Grants {
+        let scope = rule.budget.as_ref().unwrap_or(&rule.name);
         let base = match &rule.allowance {
-            Allowance::Same(grant) => Base::Same(scopes.add(at, &rule.name, grant)),
-            Allowance::Tiers(tiers) => by_tier(at, &rule.name, tiers, &identities.tiers, scopes),
-            Allowance::Deny => Base::Same(Vec::new()),
+            Allowance::Same(grant) => BaseGrants::Same(scopes.add(rule_index, scope, grant)),
+            Allowance::Tiers(tiers) => compile_tiers(rule_index, scope, tiers, &identities.tiers, scopes),
+            Allowance::Deny => BaseGrants::Same(Vec::new()),
         };
-        let mut grants = Grants { base, overrides: Vec::new(), exact: HashMap::default(), wild: Vec::new() };
-        for (given, shown) in rule.overrides.iter().zip(&shown.overrides) {
-            let made = CompiledOverride {
-                text: shown.key.iter().map(|pattern| pattern.0.as_str()).collect::<Vec<_>>().join(" | "),
-                quotas: scopes.add(at, &rule.name, &given.grant),
-                patterns: key.iter().zip(&given.key).map(|(id, pattern)| identities.pattern(*id, pattern)).collect(),
-                restricts: restricts(&given.grant, &rule.allowance),
+        let mut grants = Grants { base, overrides: Vec::new(), exact: HashMap::default(), wildcards: Vec::new() };
+        for (written, redacted) in rule.overrides.iter().zip(&redacted.overrides) {
+            let compiled = CompiledOverride {
+                text: redacted.key.iter().map(|pattern| pattern.0.as_str()).collect::<Vec<_>>().join(" | "),
+                quotas: scopes.add(rule_index, &rule.name, &written.grant),
+                patterns: key.iter().zip(&written.key).map(|(id, pattern)| identities.pattern(*id, pattern)).collect(),
+                restricts: restricts(&written.grant, &rule.allowance),
             };
-            grants.add_override(made, key, identities);
+            grants.add_override(compiled, key, identities);
         }
-        let Grants { overrides, wild, .. } = &mut grants;
-        wild.sort_by_key(|number| specificity(&overrides[*number as usize].patterns));
+        let Grants { overrides, wildcards, .. } = &mut grants;
+        wildcards.sort_by_key(|number| specificity(&overrides[*number as usize].patterns));
         grants
     }
 
-    fn add_override(&mut self, made: CompiledOverride, key: &[IdentityId], identities: &Identities) {
+    fn add_override(&mut self, compiled: CompiledOverride, key: &[IdentityId], identities: &IdentityTable) {
         let number = u32::try_from(self.overrides.len()).unwrap_or(u32::MAX);
-        if made.patterns.iter().any(|pattern| pattern.text.is_wildcard()) {
-            self.wild.push(number);
+        if compiled.patterns.iter().any(|pattern| pattern.text.is_wildcard()) {
+            self.wildcards.push(number);
         } else {
-            for key in keys_meant(&made.patterns, key, identities) {
+            for key in exact_keys(&compiled.patterns, key, identities) {
                 self.exact.entry(key.to_vec().into()).or_insert(number);
             }
         }
-        self.overrides.push(made);
+        self.overrides.push(compiled);
     }
 
-    /// The grant for a key: an override that means it, else that of the tier, else the rule's own.
+    /// Returns the grant of a key: that of a matching override, else that of the tier, else the rule's own.
     #[inline]
     pub(crate) fn choose<'a>(
         &self,
@@ -108,87 +109,105 @@ impl Grants {
         key: &[u8],
         parts: &[IdentityId],
         route: impl Fn() -> Option<&'a [u8]>,
-    ) -> Chosen<'_> {
+    ) -> ChosenGrant<'_> {
         if !self.overrides.is_empty() {
             let route = route();
             let found: SmallVec<[_; 4]> = parts.iter().map(|id| values.find(*id, route)).collect();
-            if let Some(number) = self.overriding(values, key, &found) {
-                return Chosen { quotas: &self.overrides[number as usize].quotas, from: From::Override(number) };
+            if let Some(number) = self.find_override(values, key, &found) {
+                return ChosenGrant {
+                    quotas: &self.overrides[number as usize].quotas,
+                    origin: GrantOrigin::Override(number),
+                };
             }
         }
         self.base.choose(|| values.tier())
     }
 
-    /// What the rule grants without its overrides.
-    pub(crate) fn base(&self) -> &Base {
+    /// Returns the grants of the rule without its overrides.
+    pub(crate) fn base(&self) -> &BaseGrants {
         &self.base
     }
 
-    /// Whether each override means certain keys, and no pattern of keys.
+    /// Whether no override has a wildcard.
     pub(crate) fn has_exact_overrides(&self) -> bool {
-        self.wild.is_empty()
+        self.wildcards.is_empty()
     }
 
-    /// The quotas of the overrides that mean certain keys, by key.
+    /// Returns the keys and quotas of the overrides without wildcards.
     pub(crate) fn exact_overrides(&self) -> impl Iterator<Item = (&[u8], &[u32])> {
         self.exact.iter().map(|(key, number)| (&**key, self.overrides[*number as usize].quotas.as_slice()))
     }
 
-    /// The override that means a key, which was made of these values.
-    fn overriding(&self, values: &RequestValues<'_>, key: &[u8], found: &[Option<Found<'_>>]) -> Option<u32> {
+    /// Returns the override that matches a key and the values that it consists of.
+    fn find_override(&self, values: &RequestValues<'_>, key: &[u8], found: &[Option<FoundValue<'_>>]) -> Option<u32> {
         if found.iter().flatten().any(|found| values.as_sent(*found).is_some()) {
-            return self.overriding_carried(values, key, found);
+            return self.find_override_embedded(values, key, found);
         }
         let exact = self.exact.get(key).copied();
-        exact.or_else(|| self.wild.iter().copied().find(|number| self.means(*number, values, found, false)))
-    }
-
-    /// The same where the key has an IPv4 address that the client's own address only carries: what is granted to
-    /// that one counts where it is no more than the rule grants, and else only what is granted to the address as sent.
-    #[cold]
-    fn overriding_carried(&self, values: &RequestValues<'_>, key: &[u8], found: &[Option<Found<'_>>]) -> Option<u32> {
-        let sent = (0..).take(self.overrides.len()).filter(|number| self.means(*number, values, found, true));
-        let most_exact = sent.min_by_key(|number| specificity(&self.overrides[*number as usize].patterns));
-        let restricts = |number: &u32| self.overrides[*number as usize].restricts;
-        most_exact.or_else(|| self.exact.get(key).copied().filter(restricts)).or_else(|| {
-            let mut wild = self.wild.iter().copied().filter(restricts);
-            wild.find(|number| self.means(*number, values, found, false))
+        exact.or_else(|| {
+            self.wildcards.iter().copied().find(|number| self.override_matches(*number, values, found, false))
         })
     }
 
-    /// Whether an override means the values of a key. A value that cannot be used is none.
-    fn means(&self, number: u32, values: &RequestValues<'_>, found: &[Option<Found<'_>>], as_sent: bool) -> bool {
+    /// The same if the key contains the IPv4 address that the client's IPv6 address embeds (NAT64, 6to4). An override
+    /// for the IPv6 address as it was sent always applies; one for the embedded IPv4 address only if it grants no more
+    /// than the rule.
+    #[cold]
+    fn find_override_embedded(
+        &self,
+        values: &RequestValues<'_>,
+        key: &[u8],
+        found: &[Option<FoundValue<'_>>],
+    ) -> Option<u32> {
+        let sent =
+            (0..).take(self.overrides.len()).filter(|number| self.override_matches(*number, values, found, true));
+        let most_specific = sent.min_by_key(|number| specificity(&self.overrides[*number as usize].patterns));
+        let restricts = |number: &u32| self.overrides[*number as usize].restricts;
+        most_specific.or_else(|| self.exact.get(key).copied().filter(restricts)).or_else(|| {
+            let mut wildcards = self.wildcards.iter().copied().filter(restricts);
+            wildcards.find(|number| self.override_matches(*number, values, found, false))
+        })
+    }
+
+    /// Whether an override matches the values of a key. No override matches an unusable value.
+    fn override_matches(
+        &self,
+        number: u32,
+        values: &RequestValues<'_>,
+        found: &[Option<FoundValue<'_>>],
+        as_sent: bool,
+    ) -> bool {
         let patterns = &self.overrides[number as usize].patterns;
-        let is_meant = |(pattern, found): (&Pattern, &Option<Found<'_>>)| {
-            found.filter(Found::is_usable).is_some_and(|found| {
+        let part_matches = |(pattern, found): (&Pattern, &Option<FoundValue<'_>>)| {
+            found.filter(FoundValue::is_usable).is_some_and(|found| {
                 let sent = if as_sent { values.as_sent(found) } else { None };
                 pattern.matches(found.id, sent.as_deref().unwrap_or(found.text))
             })
         };
-        patterns.iter().zip(found).all(is_meant)
+        patterns.iter().zip(found).all(part_matches)
     }
 
-    /// Where a grant comes from, in words.
-    pub(crate) fn source(&self, chosen: &Chosen<'_>, tiers: &Tiers) -> GrantSource {
-        match chosen.from {
-            From::Rule => GrantSource::Rule,
-            From::Tier(tier) => GrantSource::Tier(tiers.name(tier).to_owned()),
-            From::Override(number) => GrantSource::Override(self.overrides[number as usize].text.clone()),
+    /// Returns the origin of a grant, with its name.
+    pub(crate) fn source(&self, chosen: &ChosenGrant<'_>, tiers: &Tiers) -> GrantSource {
+        match chosen.origin {
+            GrantOrigin::Rule => GrantSource::Rule,
+            GrantOrigin::Tier(tier) => GrantSource::Tier(tiers.name(tier).to_owned()),
+            GrantOrigin::Override(number) => GrantSource::Override(self.overrides[number as usize].text.clone()),
         }
     }
 
-    /// The grants that a key may have: an exact override for it is the only one.
+    /// Returns the grants that a key may have. An override without wildcards for this key is the only one.
     pub(crate) fn possible(&self, key: &[u8], tiers: &Tiers) -> Vec<PossibleGrant> {
-        let overriding = |number: &u32| {
+        let override_grant = |number: &u32| {
             let CompiledOverride { text, quotas, .. } = &self.overrides[*number as usize];
             PossibleGrant { source: GrantSource::Override(text.clone()), quotas: quotas.clone() }
         };
         if let Some(number) = self.exact.get(key) {
-            return vec![overriding(number)];
+            return vec![override_grant(number)];
         }
         let mut possible: Vec<PossibleGrant> = match &self.base {
-            Base::Same(quotas) => vec![PossibleGrant { source: GrantSource::Rule, quotas: quotas.clone() }],
-            Base::Tiers { grants, .. } => {
+            BaseGrants::Same(quotas) => vec![PossibleGrant { source: GrantSource::Rule, quotas: quotas.clone() }],
+            BaseGrants::Tiers { grants, .. } => {
                 let of_tier = |(tier, quotas): &(u32, Vec<u32>)| PossibleGrant {
                     source: GrantSource::Tier(tiers.name(*tier).to_owned()),
                     quotas: quotas.clone(),
@@ -196,7 +215,7 @@ impl Grants {
                 grants.iter().map(of_tier).collect()
             }
         };
-        possible.extend(self.wild.iter().map(overriding));
+        possible.extend(self.wildcards.iter().map(override_grant));
         possible
     }
 
@@ -205,47 +224,57 @@ impl Grants {
     }
 }
 
-impl Base {
+impl BaseGrants {
     #[inline]
     pub(crate) fn uses_tiers(&self) -> bool {
-        matches!(self, Base::Tiers { .. })
+        matches!(self, BaseGrants::Tiers { .. })
     }
 
     #[inline]
-    pub(crate) fn choose(&self, tier: impl FnOnce() -> Option<u32>) -> Chosen<'_> {
+    pub(crate) fn choose(&self, tier: impl FnOnce() -> Option<u32>) -> ChosenGrant<'_> {
         match self {
-            Base::Same(quotas) => Chosen { quotas, from: From::Rule },
-            Base::Tiers { grants, by_tier, without } => {
-                let at = tier().and_then(|tier| by_tier.get(tier as usize)).unwrap_or(without);
-                let Some((tier, quotas)) = grants.get(*at) else { return Chosen { quotas: &[], from: From::Rule } };
-                Chosen { quotas, from: From::Tier(*tier) }
+            BaseGrants::Same(quotas) => ChosenGrant { quotas, origin: GrantOrigin::Rule },
+            BaseGrants::Tiers { grants, by_tier, default } => {
+                let index = tier().and_then(|tier| by_tier.get(tier as usize)).unwrap_or(default);
+                let Some((tier, quotas)) = grants.get(*index) else {
+                    return ChosenGrant { quotas: &[], origin: GrantOrigin::Rule };
+                };
+                ChosenGrant { quotas, origin: GrantOrigin::Tier(*tier) }
             }
         }
     }
 }
 
-/// A tier that the rule does not name gets what the default tier gets. A rule
-/// that does not name that one either has been refused; the first that it
-/// names stands in, since nothing at all would be a way around the rule.
-fn by_tier(at: u32, name: &str, tiers: &[(String, Grant)], known: &Tiers, scopes: &mut Scopes) -> Base {
+/// Compiles the grants of tiers. A tier that the rule does not name has the grant of the default tier. The check
+/// refuses rules that do not name the default tier either; for them, the first named tier is used, because no grant at
+/// all would make the rule avoidable.
+fn compile_tiers(
+    rule_index: u32,
+    name: &str,
+    tiers: &[(String, Grant)],
+    known: &Tiers,
+    scopes: &mut Scopes,
+) -> BaseGrants {
     let number = |tier: &str| known.number(tier.as_bytes()).unwrap_or(u32::MAX);
-    let grants: Vec<(u32, Vec<u32>)> =
-        tiers.iter().map(|(tier, grant)| (number(tier), scopes.add(at, name, grant))).collect();
+    let grants: Vec<(u32, Vec<u32>)> = tiers
+        .iter()
+        .map(|(tier, grant)| (number(tier), scopes.add_for_tier(rule_index, name, Some(tier), grant)))
+        .collect();
     let position = |tier: u32| grants.iter().position(|(named, _)| *named == tier);
-    let without = known.default_number().and_then(position).unwrap_or(0);
-    let by_tier = (0..).take(known.count()).map(|tier| position(tier).unwrap_or(without)).collect();
-    Base::Tiers { grants, by_tier, without }
+    let default = known.default_number().and_then(position).unwrap_or(0);
+    let by_tier = (0..).take(known.count()).map(|tier| position(tier).unwrap_or(default)).collect();
+    BaseGrants::Tiers { grants, by_tier, default }
 }
 
-/// The keys that patterns without stars mean: several where a part may come from one of several identities.
-fn keys_meant(patterns: &[Pattern], key: &[IdentityId], identities: &Identities) -> Vec<Keys> {
-    let mut keys = vec![Keys::new()];
-    for (at, (pattern, id)) in patterns.iter().zip(key).enumerate() {
+/// Returns the keys that patterns without wildcards match: several if a part may come from one of several identities.
+fn exact_keys(patterns: &[Pattern], key: &[IdentityId], identities: &IdentityTable) -> Vec<KeyBuffer> {
+    let mut keys = vec![KeyBuffer::new()];
+    for (part_index, (pattern, id)) in patterns.iter().zip(key).enumerate() {
         let mut longer = Vec::new();
-        for begun in &keys {
-            for source in identities.places(*id).filter(|source| pattern.only.is_none_or(|only| only == *source)) {
-                let mut key = begun.clone();
-                push_part(&mut key, at, *id, source, pattern.text.0.as_bytes(), identities);
+        for prefix in &keys {
+            for source in identities.candidates(*id).filter(|source| pattern.only.is_none_or(|only| only == *source)) {
+                let mut key = prefix.clone();
+                push_part(&mut key, part_index, *id, source, pattern.text.0.as_bytes(), identities);
                 longer.push(key);
             }
         }
@@ -257,38 +286,44 @@ fn keys_meant(patterns: &[Pattern], key: &[IdentityId], identities: &Identities)
 /// Writes one part of a key: the value of `id`, which was found under `source`.
 #[inline]
 pub(crate) fn push_part(
-    keys: &mut Keys,
-    at: usize,
+    keys: &mut KeyBuffer,
+    part_index: usize,
     id: IdentityId,
     source: IdentityId,
     value: &[u8],
-    identities: &Identities,
+    identities: &IdentityTable,
 ) {
-    begin_part(keys, at, id, source, identities);
+    begin_part(keys, part_index, id, source, identities);
     identities.push_value(keys, source, value);
 }
 
-/// The same for a value as it was found: the client's address stands for one that cannot be used.
+/// The same for a value as it was found. An unusable value is replaced by the client's address.
 #[inline]
-pub(crate) fn push_found(keys: &mut Keys, at: usize, id: IdentityId, found: Found<'_>, identities: &Identities) {
+pub(crate) fn push_found(
+    keys: &mut KeyBuffer,
+    part_index: usize,
+    id: IdentityId,
+    found: FoundValue<'_>,
+    identities: &IdentityTable,
+) {
     if found.is_usable() {
-        return push_part(keys, at, id, found.id, found.text, identities);
+        return push_part(keys, part_index, id, found.id, found.text, identities);
     }
-    begin_part(keys, at, id, found.id, identities);
+    begin_part(keys, part_index, id, found.id, identities);
     key_bytes::push_unusable(keys, found.text);
 }
 
 #[inline]
-fn begin_part(keys: &mut Keys, at: usize, id: IdentityId, source: IdentityId, identities: &Identities) {
-    if at > 0 {
-        key_bytes::push_bar(keys);
+fn begin_part(keys: &mut KeyBuffer, part_index: usize, id: IdentityId, source: IdentityId, identities: &IdentityTable) {
+    if part_index > 0 {
+        key_bytes::push_separator(keys);
     }
     if identities.is_list(id) {
-        key_bytes::push_name(keys, &identities.known(source).name);
+        key_bytes::push_name(keys, &identities.get(source).name);
     }
 }
 
-/// Whether a grant is no more than what the rule grants, whatever the tier.
+/// Whether a grant is no more than the rule grants to any tier.
 fn restricts(grant: &Grant, allowance: &Allowance) -> bool {
     let own = grant.quotas();
     let is_less = |base: &Grant| base.quotas().iter().all(|base| own.iter().any(|own| is_within(own, base)));
@@ -301,8 +336,8 @@ fn is_within(own: &Quota, base: &Quota) -> bool {
     own.burst() <= base.burst() && per_both(own.amount(), base.period_ns()) <= per_both(base.amount(), own.period_ns())
 }
 
-/// Without stars before with, longer before shorter.
+/// Returns the sort key of overrides: fewer wildcards first, then longer patterns.
 fn specificity(patterns: &[Pattern]) -> (usize, std::cmp::Reverse<usize>) {
-    let stars = patterns.iter().filter(|pattern| pattern.text.is_wildcard()).count();
-    (stars, std::cmp::Reverse(patterns.iter().map(|pattern| pattern.text.0.len()).sum()))
+    let wildcards = patterns.iter().filter(|pattern| pattern.text.is_wildcard()).count();
+    (wildcards, std::cmp::Reverse(patterns.iter().map(|pattern| pattern.text.0.len()).sum()))
 }

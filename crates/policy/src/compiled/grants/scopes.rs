@@ -1,4 +1,4 @@
-//! Quotas under their scopes, each of them once.
+//! Assigns scopes to quotas, and collects each quota once.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,57 +9,71 @@ use tollgate_core::{AlgorithmKind, Quota, Rate};
 use crate::compiled::{AdvertisedQuota, RuleQuota};
 use crate::model::Grant;
 
-/// Collects what can be charged.
+/// Collects the quotas that can be charged.
 #[derive(Default)]
 pub(crate) struct Scopes {
     pub(crate) quotas: Vec<RuleQuota>,
-    known: HashMap<(String, Quota), u32, FixedState>,
-    /// Whose a scope is: two rules never count in the same one.
+    /// The positions of the collected quotas. Equal quotas of different tiers are separate, so that each has its tier.
+    known: HashMap<(String, Quota, Option<Box<str>>), u32, FixedState>,
+    /// The rule of each scope: two rules never count in the same scope.
     owners: HashMap<String, u32, FixedState>,
 }
 
 impl Scopes {
-    /// Nothing collected, with the scopes belonging to the rules that these quotas say.
-    pub(crate) fn owned_as(quotas: &[RuleQuota]) -> Scopes {
-        let owners = quotas.iter().map(|planned| (planned.scope.clone(), planned.rule)).collect();
+    /// Returns an empty collection in which the scopes of these quotas belong to their rules.
+    pub(crate) fn with_owners_of(quotas: &[RuleQuota]) -> Scopes {
+        let owners = quotas.iter().map(|quota| (quota.scope.clone(), quota.rule)).collect();
         Scopes { owners, ..Scopes::default() }
     }
 
-    /// The positions of a grant's quotas; none if it is unlimited.
+    /// Adds the quotas of a grant and returns their positions; none if it is unlimited.
     ///
-    /// The first quota counts under the rule's own name and the others under
-    /// their period, so that a limit which becomes a list, or a list which
-    /// becomes a limit, goes on where it was.
+    /// The scope of the first quota is the rule's name, and those of the others contain their period. The counters are
+    /// kept when a limit becomes a list, or a list becomes a limit.
     pub(crate) fn add(&mut self, rule: u32, name: &str, grant: &Grant) -> Vec<u32> {
+        self.add_for_tier(rule, name, None, grant)
+    }
+
+    /// The same for the grant of a tier.
+    pub(crate) fn add_for_tier(&mut self, rule: u32, name: &str, tier: Option<&str>, grant: &Grant) -> Vec<u32> {
         let Grant::Limited(quotas) = grant else { return Vec::new() };
         let mut taken: Vec<String> = Vec::new();
-        for (at, quota) in quotas.iter().enumerate() {
-            let wanted = if at == 0 { name.to_owned() } else { format!("{name}/{}", shape(quota)) };
-            let scope = self.free(rule, wanted, &taken);
+        for (index, quota) in quotas.iter().enumerate() {
+            let wanted = if index == 0 { name.to_owned() } else { format!("{name}/{}", period_name(quota)) };
+            let scope = self.available_scope(rule, wanted, &taken);
             self.owners.insert(scope.clone(), rule);
             taken.push(scope);
         }
-        let former = quotas.first().filter(|_| quotas.len() > 1).map(|first| format!("{name}/{}", shape(first)));
-        // Two limits over one period: the name is the second one's now.
+        let former = quotas.first().filter(|_| quotas.len() > 1).map(|first| format!("{name}/{}", period_name(first)));
+        // With two limits over one period, the second limit has that scope now.
         let mut former = former.filter(|scope| !taken.contains(scope));
-        let position = |(scope, quota)| self.position(rule, scope, quota, former.take());
+        let position = |(scope, quota)| self.add_quota(rule, scope, quota, former.take(), tier);
         taken.into_iter().zip(quotas.iter().copied()).map(position).collect()
     }
 
-    /// The scope itself, or with a number behind it where this grant or another rule has it already.
-    fn free(&self, rule: u32, wanted: String, taken: &[String]) -> String {
-        let is_free =
+    /// Returns the scope itself, or with a number appended if this grant or another rule has it already.
+    fn available_scope(&self, rule: u32, wanted: String, taken: &[String]) -> String {
+        let is_available =
             |scope: &String| !taken.contains(scope) && self.owners.get(scope).is_none_or(|owner| *owner == rule);
         let numbered = (2..).map(|number| format!("{wanted}#{number}"));
-        std::iter::once(wanted.clone()).chain(numbered).find(is_free).unwrap_or(wanted)
+        std::iter::once(wanted.clone()).chain(numbered).find(is_available).unwrap_or(wanted)
     }
 
-    fn position(&mut self, rule: u32, scope: String, quota: Quota, former_scope: Option<String>) -> u32 {
+    /// Adds a quota, unless it is known, and returns its position.
+    fn add_quota(
+        &mut self,
+        rule: u32,
+        scope: String,
+        quota: Quota,
+        former_scope: Option<String>,
+        tier: Option<&str>,
+    ) -> u32 {
         let next = u32::try_from(self.quotas.len()).unwrap_or(u32::MAX);
-        let position = *self.known.entry((scope.clone(), quota)).or_insert(next);
+        let tier: Option<Box<str>> = tier.map(Box::from);
+        let position = *self.known.entry((scope.clone(), quota, tier.clone())).or_insert(next);
         if position == next {
             let advertised = AdvertisedQuota::of(&quota);
-            self.quotas.push(RuleQuota { rule, scope, quota, former_scope, advertised });
+            self.quotas.push(RuleQuota { rule, scope, quota, former_scope, advertised, tier });
         } else if former_scope.is_some() {
             self.quotas[position as usize].former_scope = former_scope;
         }
@@ -67,8 +81,8 @@ impl Scopes {
     }
 }
 
-/// What tells the quotas of a grant apart: the period, as people write it.
-fn shape(quota: &Quota) -> String {
+/// Returns the period of a quota as it is written in policies. It distinguishes the quotas of a grant.
+fn period_name(quota: &Quota) -> String {
     if quota.kind() == AlgorithmKind::Concurrency {
         return "concurrency".to_owned();
     }
@@ -90,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn first_quota_counts_under_the_rule_and_the_others_under_their_period() {
+    fn first_scope_is_the_rule_name_and_others_contain_their_period() {
         let mut all = Scopes::default();
         assert_eq!(all.add(0, "a", &limited(&["5/min"])), [0]);
         assert_eq!(all.add(0, "a", &Grant::Unlimited), [0; 0]);
@@ -101,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn tiers_share_scopes_and_equal_quotas_are_one() {
+    fn tiers_share_scopes_and_equal_quotas_are_collected_once() {
         let mut all = Scopes::default();
         assert_eq!(all.add(0, "a", &limited(&["5/min"])), [0]);
         assert_eq!(all.add(0, "a", &limited(&["50/min"])), [1]);
@@ -110,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_quotas_of_a_grant_and_no_two_rules_share_a_scope() {
+    fn quotas_of_one_grant_and_of_different_rules_have_different_scopes() {
         let mut all = Scopes::default();
         let permits = Quota::concurrency(3, None).unwrap();
         let fast = Quota::token_bucket("5/min".parse().unwrap()).unwrap();

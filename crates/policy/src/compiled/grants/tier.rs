@@ -1,30 +1,30 @@
-//! Which tier a client belongs to.
+//! Finds the tier of a client.
 
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use crate::compiled::identity::{Identities, IdentityId, RequestValues, said_by_caller};
+use crate::compiled::identity::{IdentityId, IdentityTable, RequestValues, caller_value};
 use crate::compiled::matching::conditions::TextMap;
 use crate::model::{Allowance, Condition, Policy, TIER, TextPattern, TierSource};
 
-/// All tiers that a policy knows, by number.
+/// All tiers of a policy, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Tiers {
     names: Vec<String>,
     numbers: HashMap<Box<[u8]>, u32, FixedState>,
-    /// The identity by whose value it is found.
+    /// The identity whose value determines the tier.
     source: Option<IdentityId>,
-    /// The tiers of values, where a value itself is none.
+    /// The tier of each value, if the value itself is not the name of a tier.
     listed: Option<TextMap<u32>>,
-    /// Of everybody whose tier is absent or not known.
+    /// The tier of clients whose tier is absent or unknown.
     default: Option<u32>,
 }
 
 impl Tiers {
-    pub(crate) fn compile(policy: &Policy, identities: &mut Identities) -> Tiers {
+    pub(crate) fn compile(policy: &Policy, identities: &mut IdentityTable) -> Tiers {
         let mut tiers = Tiers::default();
-        for name in named(policy) {
+        for name in named_tiers(policy) {
             tiers.number_or_add(name);
         }
         let Some(tier) = &policy.tier else { return tiers };
@@ -70,13 +70,14 @@ impl Tiers {
         self.default
     }
 
-    /// The identity by whose value it is found.
+    /// Returns the identity whose value determines the tier.
     pub(crate) fn source(&self) -> Option<IdentityId> {
         self.source
     }
 
-    /// The tier under a value of its source, which was found under `found`: the default for one that is not known.
-    pub(crate) fn of_value(&self, found: IdentityId, text: &[u8]) -> Option<u32> {
+    /// Returns the tier for a value of the source, which was found under the identity `found`; the default if the value
+    /// is unknown.
+    pub(crate) fn for_value(&self, found: IdentityId, text: &[u8]) -> Option<u32> {
         let number = match &self.listed {
             Some(tiers) => tiers.find(found, text).next().copied(),
             None => self.number(text),
@@ -84,26 +85,26 @@ impl Tiers {
         number.or(self.default)
     }
 
-    /// The tier that a caller names.
-    pub(crate) fn of_name(&self, name: &[u8]) -> Option<u32> {
+    /// Returns the tier that a caller names; the default if it is unknown.
+    pub(crate) fn for_name(&self, name: &[u8]) -> Option<u32> {
         self.number(name).or(self.default)
     }
 
-    /// The tier of a request. A value that no part of the policy knows is the
-    /// default: nobody becomes somebody else by a word of their own.
+    /// Returns the tier of a request. An unknown value yields the default: a client cannot obtain a tier by inventing a
+    /// name.
     pub(crate) fn find(&self, values: &RequestValues<'_>) -> Option<u32> {
-        if let Some(name) = said_by_caller(values.request, TIER) {
-            return self.of_name(name);
+        if let Some(name) = caller_value(values.request, TIER) {
+            return self.for_name(name);
         }
         match self.source.and_then(|source| values.find_usable(source, None)) {
-            Some(found) => self.of_value(found.id, values.as_sent(found).as_deref().unwrap_or(found.text)),
+            Some(found) => self.for_value(found.id, values.as_sent(found).as_deref().unwrap_or(found.text)),
             None => self.default,
         }
     }
 }
 
-/// The tiers that rules name, in what they grant or in what they ask for.
-fn named(policy: &Policy) -> Vec<&str> {
+/// Returns the tiers that rules name, in their grants or in their conditions.
+fn named_tiers(policy: &Policy) -> Vec<&str> {
     let mut names = Vec::new();
     for rule in &policy.rules {
         if let Allowance::Tiers(tiers) = &rule.allowance {

@@ -1,37 +1,36 @@
-//! Values of request headers, cookies and query parameters.
+//! Reads the values of request headers, cookies and query parameters.
 
 use std::borrow::Cow;
 
-use super::unusable::{Read, Unusable};
+use super::unusable::{ReadResult, Unusable};
 use crate::compiled::path::normal::decode;
 use crate::request::{FieldName, Headers};
 
-/// Longer than any token a server accepts in a header; what is beyond is not read.
+/// The largest token that is read. It exceeds any token that servers accept in a header.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-/// The scheme of tokens.
+/// The authentication scheme of tokens.
 const SCHEME: &[u8] = b"bearer";
 
-/// Where the first line says nothing, no more lines than these are read: to find a line may take a walk over all.
+/// The largest number of lines that are read if the first is empty: finding one line may take a scan of all.
 const MAX_LINES: usize = 16;
 
-/// The value of a header, trimmed. Of several lines the first counts: so do
-/// most backends. To join them would let a client make a new key by adding a
-/// line that its backend does not read.
+/// Returns the value of a header, trimmed. Of several lines, the first is used, as most backends do. Joining them would
+/// let a client create a new key by adding a line that its backend does not read.
 #[inline]
-pub(crate) fn value<'a>(headers: &'a dyn Headers, name: &FieldName) -> Read<'a> {
+pub(crate) fn value<'a>(headers: &'a dyn Headers, name: &FieldName) -> ReadResult<'a> {
     let Some((first, more)) = headers.first_line_of(name) else { return Ok(None) };
     let first = trimmed(first);
     if !first.is_empty() {
         return Ok(Some(Cow::Borrowed(first)));
     }
-    if more && any_further(headers, name.as_str(), |line| !line.trim_ascii().is_empty()) {
+    if more && any_later_line(headers, name.as_str(), |line| !line.trim_ascii().is_empty()) {
         return Err(Unusable::Hidden);
     }
     Ok(None)
 }
 
-/// A line without the white space around it. Few lines have any.
+/// Returns a line without surrounding white space. Few lines have any.
 #[inline]
 fn trimmed(line: &[u8]) -> &[u8] {
     match line {
@@ -40,30 +39,30 @@ fn trimmed(line: &[u8]) -> &[u8] {
     }
 }
 
-/// The same of a descriptor's entries: a value is what the gateway sends, to the last space.
-pub(crate) fn value_of_entry<'a>(headers: &'a dyn Headers, name: &FieldName) -> Read<'a> {
+/// Returns the value of a descriptor's entry, exactly as the gateway sends it, including white space.
+pub(crate) fn entry_value<'a>(headers: &'a dyn Headers, name: &FieldName) -> ReadResult<'a> {
     let first = headers.first_line_of(name).map(|(first, _)| first);
     Ok(first.filter(|first| !first.is_empty()).map(Cow::Borrowed))
 }
 
-/// The token of `Authorization: Bearer`.
-pub(crate) fn bearer(headers: &dyn Headers) -> Read<'_> {
+/// Returns the token of `Authorization: Bearer`.
+pub(crate) fn bearer(headers: &dyn Headers) -> ReadResult<'_> {
     const NAME: &str = "authorization";
     let Some((first, more)) = headers.first_line(NAME) else { return Ok(None) };
     match token(first) {
         Some(token) if token.len() > MAX_TOKEN_BYTES => Err(Unusable::TooLong),
         Some(token) => Ok(Some(Cow::Borrowed(token))),
         None if is_bearer(first) => Err(Unusable::Malformed),
-        None if joined_token(first) => Err(Unusable::Hidden),
-        None if more && any_further(headers, NAME, |line| is_bearer(line) || joined_token(line)) => {
+        None if has_joined_token(first) => Err(Unusable::Hidden),
+        None if more && any_later_line(headers, NAME, |line| is_bearer(line) || has_joined_token(line)) => {
             Err(Unusable::Hidden)
         }
         None => Ok(None),
     }
 }
 
-/// No token has a comma or a space in it (RFC 6750): what follows one was
-/// another line before a gateway joined them.
+/// Returns the token of a line. No token contains a comma or a space (RFC 6750): the text after one was another line
+/// before a gateway joined them.
 fn token(line: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = line.trim_ascii().split_at_checked(SCHEME.len())?;
     if !scheme.eq_ignore_ascii_case(SCHEME) || !rest.first()?.is_ascii_whitespace() {
@@ -74,31 +73,29 @@ fn token(line: &[u8]) -> Option<&[u8]> {
     (end > 0).then_some(&rest[..end])
 }
 
-/// Whether a line has the scheme of tokens, with or without one.
+/// Whether a line has the scheme of tokens, with or without a token.
 fn is_bearer(line: &[u8]) -> bool {
     let Some((scheme, rest)) = line.trim_ascii().split_at_checked(SCHEME.len()) else { return false };
     let ends = rest.first().is_none_or(|byte| byte.is_ascii_whitespace() || *byte == b',');
     scheme.eq_ignore_ascii_case(SCHEME) && ends
 }
 
-/// Whether a token stands behind another scheme in one line: a gateway may have joined two.
-fn joined_token(line: &[u8]) -> bool {
+/// Whether a token follows another scheme in one line: a gateway may have joined two lines.
+fn has_joined_token(line: &[u8]) -> bool {
     line.split(|byte| *byte == b',').skip(1).any(|part| token(part).is_some())
 }
 
-/// Whether any line but the first is such. Of too many lines one is.
-fn any_further(headers: &dyn Headers, name: &str, is_such: impl Fn(&[u8]) -> bool) -> bool {
-    (1..MAX_LINES).map_while(|at| headers.line(name, at)).any(is_such) || headers.line(name, MAX_LINES).is_some()
+/// Whether `matches` returns true for any line but the first. True if there are too many lines to read.
+fn any_later_line(headers: &dyn Headers, name: &str, matches: impl Fn(&[u8]) -> bool) -> bool {
+    (1..MAX_LINES).map_while(|index| headers.line(name, index)).any(matches) || headers.line(name, MAX_LINES).is_some()
 }
 
-/// The value of a cookie, without the quotes around it, decoded once. Of
-/// several with one name the first counts, over all lines: so do most
-/// backends, and a client that can put another in front can as well replace
-/// it. To join them would let a client make a new key by adding one that its
-/// backend does not read; so would a value that is encoded, where a backend
-/// decodes it.
-pub(crate) fn cookie<'a>(headers: &'a dyn Headers, name: &str) -> Read<'a> {
-    let lines = (0..).map_while(|at| headers.line("cookie", at));
+/// Returns the value of a cookie, without surrounding quotes, percent-decoded once. Of several cookies of one name,
+/// over all lines, the first is used, as most backends do; a client that can insert a cookie before it could as well
+/// replace it. Joining them would let a client create a new key by adding a cookie that its backend does not read. So
+/// would keeping an encoded value that the backend decodes.
+pub(crate) fn cookie<'a>(headers: &'a dyn Headers, name: &str) -> ReadResult<'a> {
+    let lines = (0..).map_while(|index| headers.line("cookie", index));
     let mut values = lines.flat_map(|line| cookies(line, name.as_bytes()));
     match values.next() {
         None => Ok(None),
@@ -109,7 +106,7 @@ pub(crate) fn cookie<'a>(headers: &'a dyn Headers, name: &str) -> Read<'a> {
     }
 }
 
-/// The values of all cookies of this name.
+/// Returns the values of all cookies of this name in a line.
 fn cookies<'a>(line: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     line.split(|byte| *byte == b';').filter_map(move |pair| {
         let equals = pair.iter().position(|byte| *byte == b'=')?;
@@ -121,9 +118,9 @@ fn cookies<'a>(line: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     })
 }
 
-/// The value of a parameter, decoded once, like its name. The first of several
-/// counts.
-pub(crate) fn query<'a>(target: &'a str, name: &str) -> Read<'a> {
+/// Returns the value of a query parameter. Names and values are percent-decoded once. Of several parameters of one
+/// name, the first is used.
+pub(crate) fn query<'a>(target: &'a str, name: &str) -> ReadResult<'a> {
     let target = target.split_once('#').map_or(target, |(before, _)| before);
     let Some((_, query)) = target.split_once('?') else { return Ok(None) };
     let mut values = query.split('&').filter_map(|pair| {
@@ -149,12 +146,12 @@ fn decoded(text: &str) -> Cow<'_, [u8]> {
 mod tests {
     use super::*;
 
-    fn text(read: Read<'_>) -> Result<Option<String>, Unusable> {
+    fn text(read: ReadResult<'_>) -> Result<Option<String>, Unusable> {
         read.map(|value| value.map(|value| String::from_utf8(value.into_owned()).unwrap()))
     }
 
     #[test]
-    fn the_first_line_counts() {
+    fn first_header_line_is_the_value() {
         let read = |lines: &[(&str, &str)]| text(value(&lines, &FieldName::new("X")));
         let found = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(read(&[]), Ok(None));
@@ -168,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_found_however_its_line_is_written() {
+    fn bearer_token_is_found_in_every_notation_of_its_line() {
         let read = |lines: &[&str]| {
             let lines: Vec<(&str, &str)> = lines.iter().map(|line| ("Authorization", *line)).collect();
             text(bearer(&lines))
@@ -193,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_cookie_counts() {
+    fn first_cookie_of_a_name_is_the_value() {
         for (lines, expected) in [
             (&["sid=a"][..], Ok(Some("a"))),
             (&["x=1; sid=a; y=2"], Ok(Some("a"))),
@@ -218,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_of_parameters_are_decoded_and_the_first_counts() {
+    fn first_query_parameter_is_the_value_and_is_decoded() {
         for (target, expected) in [
             ("/?key=a", Ok(Some("a"))),
             ("/?x=1&key=a&key=b", Ok(Some("a"))),

@@ -1,4 +1,4 @@
-//! Claims of signed tokens.
+//! Reads and verifies the claims of JSON Web Tokens.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,34 +10,34 @@ use super::unusable::Unusable;
 use crate::compiled::CompileError;
 use crate::model::{JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial};
 
-/// How far the clocks of issuer and verifier may be apart.
+/// The tolerated difference between the clocks of issuer and verifier.
 const LEEWAY_S: u64 = 60;
 
-/// Verifies tokens with some keys, each of one algorithm.
+/// Verifies tokens with a set of keys, each of one algorithm.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    keys: Vec<Verifying>,
+    keys: Vec<VerificationKey>,
 }
 
-/// One of them.
-struct Verifying {
+/// One key of a verifier.
+struct VerificationKey {
     kid: Option<String>,
     key: DecodingKey,
     validation: Validation,
 }
 
-/// What a token says.
+/// The claims of a token.
 pub(crate) struct Claims(Map<String, Value>);
 
 impl Verifier {
     pub(crate) fn new(jwt: &JwtSettings) -> Result<Verifier, CompileError> {
-        let keys = jwt.keys.iter().map(|key| Verifying::new(key, jwt)).collect::<Result<_, _>>()?;
+        let keys = jwt.keys.iter().map(|key| VerificationKey::new(key, jwt)).collect::<Result<_, _>>()?;
         Ok(Verifier { keys })
     }
 
-    /// The claims of a token that is signed with one of the keys and valid now, or why it has none.
-    pub(crate) fn verified(&self, token: &[u8], unix_time_s: Option<u64>) -> Result<Claims, Unusable> {
-        let claims = self.signed(token)?;
+    /// Returns the claims of a token that is signed with one of the keys and valid now, or why it is unusable.
+    pub(crate) fn verify(&self, token: &[u8], unix_time_s: Option<u64>) -> Result<Claims, Unusable> {
+        let claims = self.verify_signature(token)?;
         let now_s = unix_time_s.unwrap_or_else(system_time_s);
         let expired = |expiry_s: u64| expiry_s.saturating_add(LEEWAY_S) <= now_s;
         let early = |start_s: u64| start_s > now_s.saturating_add(LEEWAY_S);
@@ -51,41 +51,41 @@ impl Verifier {
         }
     }
 
-    /// The claims of a token that is signed with one of the keys.
-    fn signed(&self, token: &[u8]) -> Result<Map<String, Value>, Unusable> {
+    /// Returns the claims of a token that is signed with one of the keys.
+    fn verify_signature(&self, token: &[u8]) -> Result<Map<String, Value>, Unusable> {
         if let [only] = self.keys.as_slice()
             && only.kid.is_none()
         {
             return only.claims(token);
         }
-        let header = jsonwebtoken::decode_header(token).map_err(|error| reason(&error))?;
-        let mut why = Unusable::UnknownKey;
-        for key in self.keys.iter().filter(|key| key.is_meant(&header)) {
+        let header = jsonwebtoken::decode_header(token).map_err(|error| unusable_reason(&error))?;
+        let mut reason = Unusable::UnknownKey;
+        for key in self.keys.iter().filter(|key| key.may_have_signed(&header)) {
             match key.claims(token) {
                 Ok(claims) => return Ok(claims),
-                Err(reason) => why = reason,
+                Err(error) => reason = error,
             }
         }
-        Err(why)
+        Err(reason)
     }
 }
 
-fn reason(error: &Error) -> Unusable {
+fn unusable_reason(error: &Error) -> Unusable {
     match error.kind() {
         ErrorKind::InvalidSignature => Unusable::BadSignature,
-        ErrorKind::InvalidAlgorithm | ErrorKind::InvalidAlgorithmName => Unusable::OtherAlgorithm,
+        ErrorKind::InvalidAlgorithm | ErrorKind::InvalidAlgorithmName => Unusable::WrongAlgorithm,
         ErrorKind::InvalidIssuer | ErrorKind::InvalidAudience | ErrorKind::MissingRequiredClaim(_) => {
-            Unusable::NotForUs
+            Unusable::WrongIssuerOrAudience
         }
         _ => Unusable::Malformed,
     }
 }
 
-impl Verifying {
-    /// Only the algorithm of the key counts, whatever a token says of itself.
-    fn new(key: &JwtKey, jwt: &JwtSettings) -> Result<Verifying, CompileError> {
+impl VerificationKey {
+    /// Prepares a key. Only the algorithm of the key is accepted, whatever a token declares.
+    fn new(key: &JwtKey, jwt: &JwtSettings) -> Result<VerificationKey, CompileError> {
         let mut validation = Validation::new(algorithm(key.algorithm));
-        // Times are checked here, with the time of the request.
+        // `Verifier::verify` checks the times, with the time of the request.
         validation.validate_exp = false;
         validation.required_spec_claims.clear();
         validation.validate_aud = jwt.audience.is_some();
@@ -97,11 +97,11 @@ impl Verifying {
             validation.set_audience(&[audience]);
             validation.required_spec_claims.insert("aud".to_owned());
         }
-        Ok(Verifying { kid: key.kid.clone(), key: decoding_key(key)?, validation })
+        Ok(VerificationKey { kid: key.kid.clone(), key: decoding_key(key)?, validation })
     }
 
-    /// Whether a token may be signed with this key: by its algorithm, and by the key's name if both have one.
-    fn is_meant(&self, header: &Header) -> bool {
+    /// Whether a token may be signed with this key, by its algorithm, and by the key's name if both have one.
+    fn may_have_signed(&self, header: &Header) -> bool {
         let is_named = match (&self.kid, &header.kid) {
             (Some(own), Some(named)) => own == named,
             _ => true,
@@ -109,33 +109,33 @@ impl Verifying {
         is_named && self.validation.algorithms.contains(&header.alg)
     }
 
-    /// The claims of a token that is signed with this key.
+    /// Returns the claims of a token that is signed with this key.
     fn claims(&self, token: &[u8]) -> Result<Map<String, Value>, Unusable> {
         let decoded = jsonwebtoken::decode(token, &self.key, &self.validation);
-        understood(decoded.map_err(|error| reason(&error))?)
+        reject_critical(decoded.map_err(|error| unusable_reason(&error))?)
     }
 }
 
-/// Never shows the key.
-impl std::fmt::Debug for Verifying {
+/// Omits the key.
+impl std::fmt::Debug for VerificationKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Verifying").field("algorithms", &self.validation.algorithms).finish_non_exhaustive()
+        f.debug_struct("VerificationKey").field("algorithms", &self.validation.algorithms).finish_non_exhaustive()
     }
 }
 
-/// The claims of a token that somebody in front has verified. One that says it is not signed at all has none.
-pub(crate) fn unverified(token: &[u8]) -> Result<Claims, Unusable> {
+/// Returns the claims of a token that a gateway has verified. A token with algorithm `none` is unusable.
+pub(crate) fn decode_unverified(token: &[u8]) -> Result<Claims, Unusable> {
     let decoded = jsonwebtoken::dangerous::insecure_decode(token);
-    understood(decoded.map_err(|error| reason(&error))?).map(Claims)
+    reject_critical(decoded.map_err(|error| unusable_reason(&error))?).map(Claims)
 }
 
-/// A token with an extension that it calls critical is not accepted (RFC 7515): none of them is understood here.
-fn understood(token: TokenData<Map<String, Value>>) -> Result<Map<String, Value>, Unusable> {
-    if token.header.crit.is_some() { Err(Unusable::Critical) } else { Ok(token.claims) }
+/// Rejects a token with a critical extension (RFC 7515), because none is supported.
+fn reject_critical(token: TokenData<Map<String, Value>>) -> Result<Map<String, Value>, Unusable> {
+    if token.header.crit.is_some() { Err(Unusable::CriticalExtension) } else { Ok(token.claims) }
 }
 
 impl Claims {
-    /// A claim as text. Lists and objects are no identities.
+    /// Returns a claim as text. Lists and objects cannot be identities.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         match self.0.get(name)? {
             Value::String(text) => Some(text.clone()),
@@ -146,10 +146,10 @@ impl Claims {
     }
 }
 
-/// A time that a token names: `Some(None)` if it names none, `None` if what it names is no time.
+/// Returns the time in a claim: `Some(None)` if the claim is absent, `None` if it is not a time.
 fn claim_time_s(claims: &Map<String, Value>, name: &str) -> Option<Option<u64>> {
     let Some(time) = claims.get(name) else { return Some(None) };
-    // Fractions of a second are allowed (RFC 7519) and do not matter beside the leeway. Casts stop at the ends.
+    // Fractions of a second are allowed (RFC 7519) and negligible compared with the leeway. Casts saturate.
     time.as_u64().or_else(|| time.as_f64().map(|seconds| seconds as u64)).map(Some)
 }
 
@@ -173,8 +173,8 @@ fn algorithm(algorithm: JwtAlgorithm) -> Algorithm {
 
 fn decoding_key(key: &JwtKey) -> Result<DecodingKey, CompileError> {
     use JwtAlgorithm::{EdDsa, Es256, Es384, Hs256, Hs384, Hs512, Rs256, Rs384, Rs512};
-    let whose = key.kid.as_ref().map_or_else(String::new, |kid| format!("key `{kid}`: "));
-    let unusable = |reason: String| CompileError::JwtKey { reason: format!("{whose}{reason}") };
+    let prefix = key.kid.as_ref().map_or_else(String::new, |kid| format!("key `{kid}`: "));
+    let unusable = |reason: String| CompileError::JwtKey { reason: format!("{prefix}{reason}") };
     let public = |read: Result<DecodingKey, jsonwebtoken::errors::Error>| {
         read.map_err(|error| unusable(format!("expected a public key in PEM for {:?}: {error}", key.algorithm)))
     };
@@ -191,7 +191,7 @@ fn decoding_key(key: &JwtKey) -> Result<DecodingKey, CompileError> {
         (EdDsa, KeyMaterial::Point(point)) => Ok(DecodingKey::from_ed_der(point)),
         (Hs256 | Hs384 | Hs512 | Es256 | Es384 | EdDsa, KeyMaterial::Rsa { .. })
         | (Hs256 | Hs384 | Hs512 | Rs256 | Rs384 | Rs512, KeyMaterial::Point(_)) => {
-            Err(unusable(format!("it is no key for {:?}", key.algorithm)))
+            Err(unusable(format!("it is not a key for {:?}", key.algorithm)))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who a request comes from.
+//! The identities of a request: client address, user, API key ..
 
 pub(super) mod header;
 #[cfg_attr(not(feature = "jwt"), path = "no_jwt.rs")]
@@ -7,5 +7,5 @@ mod request_values;
 mod source;
 mod unusable;
 
-pub(super) use request_values::{Found, RequestValues, said_by_caller};
-pub(super) use source::{CLIENT_IP, Identities, IdentityId, Source};
+pub(super) use request_values::{FoundValue, RequestValues, caller_value};
+pub(super) use source::{CLIENT_IP, IdentityId, IdentityTable, ValueSource};

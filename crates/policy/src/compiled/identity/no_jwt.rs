@@ -1,5 +1,5 @@
-//! What stands for the claims of tokens in a program that cannot read them: the check refuses
-//! policies that ask.
+//! Placeholders for the claims of tokens in a program without the feature `jwt`: the check refuses policies that use
+//! them.
 
 use super::unusable::Unusable;
 use crate::compiled::CompileError;
@@ -15,12 +15,12 @@ impl Verifier {
         Err(CompileError::JwtKey { reason: "this program was built without the feature `jwt`".to_owned() })
     }
 
-    pub(crate) fn verified(&self, _: &[u8], _: Option<u64>) -> Result<Claims, Unusable> {
+    pub(crate) fn verify(&self, _: &[u8], _: Option<u64>) -> Result<Claims, Unusable> {
         match *self {}
     }
 }
 
-pub(crate) fn unverified(_: &[u8]) -> Result<Claims, Unusable> {
+pub(crate) fn decode_unverified(_: &[u8]) -> Result<Claims, Unusable> {
     Err(Unusable::Malformed)
 }
 

@@ -1,4 +1,4 @@
-//! The values of one request, each read when a rule first asks for it, and then remembered.
+//! The identity values of one request, each read when it is first needed, and then cached.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 
 use super::header;
 use super::jwt;
-use super::source::{CLIENT_IP, Identities, IdentityId, Known, Source};
-use super::unusable::{Read, Unusable};
+use super::source::{CLIENT_IP, CompiledIdentity, IdentityId, IdentityTable, ValueSource};
+use super::unusable::{ReadResult, Unusable};
 use crate::compiled::address::address_text::{WHOLE, push_client};
-use crate::compiled::address::{carried, counted, forwarded, parse};
+use crate::compiled::address::{embedded_v4, forwarded, key_address, parse};
 use crate::compiled::matching::{conditions::Test, hosts};
 use crate::compiled::path::normal::{NormalPath, segment};
 use crate::compiled::path::readings::Readings;
@@ -19,79 +19,80 @@ use crate::compiled::path::routes::MatchedRoutes;
 use crate::model::OnInvalid;
 use crate::request::{REMOTE_ADDRESS, Request};
 
-/// A value that was found: under which identity (of a list the one that was present), and its text.
+/// A value that was found: its text, and the identity under which it was found (for a `first` identity, the member that
+/// is present).
 #[derive(Clone, Copy)]
-pub(crate) struct Found<'v> {
+pub(crate) struct FoundValue<'v> {
     pub(crate) id: IdentityId,
     pub(crate) text: &'v [u8],
-    /// Why the value cannot be used, if it cannot. The text is then the client's address, if it is known.
+    /// The reason why the value is unusable, if it is. The text is then the client's address, if it is known.
     pub(crate) unusable: Option<Unusable>,
 }
 
-impl Found<'_> {
+impl FoundValue<'_> {
     pub(crate) fn is_usable(&self) -> bool {
         self.unusable.is_none()
     }
 }
 
-/// Room for the longest address.
-pub(crate) type Written = SmallVec<[u8; 40]>;
+/// The text of an address. The longest address fits without an allocation.
+pub(crate) type AddressText = SmallVec<[u8; 40]>;
 
-/// What is known of an identity.
+/// The cached value of an identity.
 #[derive(Clone, Copy)]
-enum Slot<'a> {
+enum CachedValue<'a> {
     Unread,
-    Read(Option<Value<'a>>),
+    Read(Option<PresentValue<'a>>),
 }
 
 /// A value that is present.
 #[derive(Clone, Copy)]
-struct Value<'a> {
-    text: Text<'a>,
+struct PresentValue<'a> {
+    text: ValueText<'a>,
     unusable: Option<Unusable>,
 }
 
-/// A text by where it stands.
+/// The location of a text.
 #[derive(Clone, Copy)]
-enum Text<'a> {
-    /// In the request or in the policy.
+enum ValueText<'a> {
+    /// Borrowed from the request or the policy.
     Borrowed(&'a [u8]),
-    /// Among those that had to be written anew, by number.
+    /// The number of an owned text.
     Owned(usize),
-    /// The client's address, or nothing where it is not known.
+    /// The client's address; empty if it is unknown.
     Client,
-    /// The address of the other end.
+    /// The peer's address.
     Peer,
 }
 
-/// A text that had to be written anew, and those after it. Few requests have one.
+/// A linked list of owned texts. Few requests have any.
 struct OwnedText {
     text: Vec<u8>,
     next: OnceCell<Box<OwnedText>>,
 }
 
-/// What a token says, if there is one.
+/// The claims of the token, if the request has one.
 type Token = Result<Option<jwt::Claims>, Unusable>;
 
-/// A request, made comparable, with the values that it has for identities.
+/// A request in normalised form, with its identity values.
 pub(crate) struct RequestValues<'a> {
-    pub(crate) identities: &'a Identities,
+    pub(crate) identities: &'a IdentityTable,
     pub(crate) request: &'a Request<'a>,
-    /// In upper case.
+    /// The method in upper case.
     pub(crate) method: Cow<'a, [u8]>,
     pub(crate) host: Option<Cow<'a, [u8]>>,
-    /// `None` where the path is not known.
+    /// The readings of the path; `None` if it is unknown.
     readings: Option<Readings<'a>>,
-    /// The number of the reading that is compared.
+    /// The number of the selected reading.
     reading: usize,
-    /// The path patterns that this reading matches.
+    /// The path patterns that the selected reading matches.
     pub(crate) routes: MatchedRoutes,
-    slots: SmallVec<[Cell<Slot<'a>>; 12]>,
+    slots: SmallVec<[Cell<CachedValue<'a>>; 12]>,
     owned: OnceCell<Box<OwnedText>>,
     client: OnceCell<Option<IpAddr>>,
-    /// The parts that count of the client's address, and of the other end's.
-    client_text: OnceCell<Written>,
-    peer_text: OnceCell<Written>,
+    /// The addresses of the client and of the peer as they are written in keys.
+    client_text: OnceCell<AddressText>,
+    peer_text: OnceCell<AddressText>,
     tier: Cell<Option<Option<u32>>>,
     verified: OnceCell<Token>,
     unverified: OnceCell<Token>,
@@ -99,7 +100,7 @@ pub(crate) struct RequestValues<'a> {
 
 impl<'a> RequestValues<'a> {
     #[inline(always)]
-    pub(crate) fn new(identities: &'a Identities, request: &'a Request<'a>) -> RequestValues<'a> {
+    pub(crate) fn new(identities: &'a IdentityTable, request: &'a Request<'a>) -> RequestValues<'a> {
         RequestValues {
             identities,
             request,
@@ -108,7 +109,7 @@ impl<'a> RequestValues<'a> {
             readings: Readings::of(request.target, identities.paths),
             reading: 0,
             routes: MatchedRoutes::new(),
-            slots: SmallVec::from_elem(Cell::new(Slot::Unread), identities.known.len()),
+            slots: SmallVec::from_elem(Cell::new(CachedValue::Unread), identities.entries.len()),
             owned: OnceCell::new(),
             client: OnceCell::new(),
             client_text: OnceCell::new(),
@@ -119,82 +120,87 @@ impl<'a> RequestValues<'a> {
         }
     }
 
-    /// How many readings the path has; 1 where it is not known.
+    /// Returns the number of readings of the path; 1 if it is unknown.
     pub(crate) fn reading_count(&self) -> usize {
         self.readings.as_ref().map_or(1, Readings::count)
     }
 
-    /// The path in the reading that is compared.
+    /// Returns all readings of the path; none if it is unknown.
+    pub(crate) fn all_readings(&self) -> impl Iterator<Item = &NormalPath<'a>> {
+        self.readings.iter().flat_map(Readings::iter)
+    }
+
+    /// Returns the path in the selected reading.
     #[inline]
     pub(crate) fn path(&self) -> Option<&NormalPath<'a>> {
         self.readings.as_ref().map(|readings| readings.get(self.reading))
     }
 
-    /// Compares another reading of the path. What depends on the path is read anew, and nothing else is.
-    pub(crate) fn read_as(&mut self, reading: usize) {
+    /// Selects another reading of the path. Only values that depend on the path are read again.
+    pub(crate) fn select_reading(&mut self, reading: usize) {
         self.reading = reading;
         self.tier.set(None);
-        for (slot, known) in self.slots.iter_mut().zip(&self.identities.known) {
-            if matches!(known.source, Source::Path | Source::PathSegment(_)) {
-                slot.set(Slot::Unread);
+        for (slot, identity) in self.slots.iter_mut().zip(&self.identities.entries) {
+            if matches!(identity.source, ValueSource::Path | ValueSource::PathSegment(_)) {
+                slot.set(CachedValue::Unread);
             }
         }
     }
 
-    /// The value of an identity, if it is present; one that cannot be used is present, too. `route` is the pattern that
-    /// matched for the rule that asks.
+    /// Returns the value of an identity, if it is present. An unusable value is present, too. `route` is the matched
+    /// pattern of the rule.
     #[inline]
-    pub(crate) fn find<'v>(&'v self, id: IdentityId, route: Option<&'v [u8]>) -> Option<Found<'v>> {
-        let found = |text| Found { id, text, unusable: None };
-        match &self.identities.known(id).source {
-            Source::Route => return route.map(found),
-            Source::Tier => return Some(found(self.identities.tiers.name(self.tier()?).as_bytes())),
-            Source::First(inner) if self.set_by_caller(id).is_none() => {
+    pub(crate) fn find<'v>(&'v self, id: IdentityId, route: Option<&'v [u8]>) -> Option<FoundValue<'v>> {
+        let found = |text| FoundValue { id, text, unusable: None };
+        match &self.identities.get(id).source {
+            ValueSource::Route => return route.map(found),
+            ValueSource::Tier => return Some(found(self.identities.tiers.name(self.tier()?).as_bytes())),
+            ValueSource::First(inner) if self.set_by_caller(id).is_none() => {
                 return inner.iter().find_map(|id| self.find(*id, route));
             }
             _ => {}
         }
         let slot = &self.slots[id.0 as usize];
         let value = match slot.get() {
-            Slot::Read(value) => value?,
-            Slot::Unread => {
+            CachedValue::Read(value) => value?,
+            CachedValue::Unread => {
                 let value = self.read(id);
-                slot.set(Slot::Read(value));
+                slot.set(CachedValue::Read(value));
                 value?
             }
         };
         let text = match value.text {
-            Text::Borrowed(text) => text,
-            Text::Owned(number) => self.owned_text(number),
-            Text::Client => self.client_text.get_or_init(|| self.counted(self.client())).as_slice(),
-            Text::Peer => self.peer_text.get_or_init(|| self.counted(self.peer())).as_slice(),
+            ValueText::Borrowed(text) => text,
+            ValueText::Owned(number) => self.owned_text(number),
+            ValueText::Client => self.client_text.get_or_init(|| self.key_text(self.client())).as_slice(),
+            ValueText::Peer => self.peer_text.get_or_init(|| self.key_text(self.peer())).as_slice(),
         };
-        Some(Found { id, text, unusable: value.unusable })
+        Some(FoundValue { id, text, unusable: value.unusable })
     }
 
-    /// The value of an identity, if it is present and can be used.
+    /// Returns the value of an identity, if it is present and usable.
     #[inline]
-    pub(crate) fn find_usable<'v>(&'v self, id: IdentityId, route: Option<&'v [u8]>) -> Option<Found<'v>> {
-        self.find(id, route).filter(Found::is_usable)
+    pub(crate) fn find_usable<'v>(&'v self, id: IdentityId, route: Option<&'v [u8]>) -> Option<FoundValue<'v>> {
+        self.find(id, route).filter(FoundValue::is_usable)
     }
 
-    /// The address as it was sent, where its value is the IPv4 address that it carries. Nothing is granted to the
-    /// one because it is granted to the other: an address can be chosen for what it carries.
+    /// Returns the address as it was sent, if the value is the IPv4 address that it embeds. A grant to one is not a
+    /// grant to the other, because a client can choose an address for the IPv4 address that it embeds.
     #[inline]
-    pub(crate) fn as_sent(&self, found: Found<'_>) -> Option<Written> {
-        let address = match self.identities.known(found.id).source {
-            Source::ClientIp => self.client()?,
-            Source::Peer if self.set_by_caller(found.id).is_none() => self.peer()?,
+    pub(crate) fn as_sent(&self, found: FoundValue<'_>) -> Option<AddressText> {
+        let address = match self.identities.get(found.id).source {
+            ValueSource::ClientIp => self.client()?,
+            ValueSource::Peer if self.set_by_caller(found.id).is_none() => self.peer()?,
             _ => return None,
         };
-        carried(address)?;
+        embedded_v4(address)?;
         let mut sent = SmallVec::new();
         push_client(&mut sent, address, WHOLE);
         Some(sent)
     }
 
-    /// Whether the value of an identity passes a test, in any way in which it can be read: a rule that limits must
-    /// not be avoided by a value in two guises, or by one that cannot be used.
+    /// Whether the value of an identity passes a test in any of its forms: a rule that limits must not be avoidable by
+    /// a value with two forms, or by an unusable one.
     pub(crate) fn passes(&self, id: IdentityId, test: &Test, route: Option<&[u8]>) -> bool {
         let Some(found) = self.find(id, route) else { return test.holds(None) };
         if !found.is_usable() {
@@ -204,20 +210,20 @@ impl<'a> RequestValues<'a> {
             || self.as_sent(found).is_some_and(|sent| test.holds(Some((found.id, &sent))))
     }
 
-    /// Whether it passes beyond doubt, which is what an exemption takes.
-    pub(crate) fn surely_passes(&self, id: IdentityId, test: &Test, route: Option<&[u8]>) -> bool {
+    /// Whether the value passes a test strictly, as exemptions require: it is usable and passes as it was sent.
+    pub(crate) fn passes_strictly(&self, id: IdentityId, test: &Test, route: Option<&[u8]>) -> bool {
         let Some(found) = self.find(id, route) else { return test.holds(None) };
         let sent = self.as_sent(found);
         found.is_usable() && test.holds(Some((found.id, sent.as_deref().unwrap_or(found.text))))
     }
 
-    /// The whole address of the client.
+    /// Returns the full address of the client.
     #[inline]
     pub(crate) fn client(&self) -> Option<IpAddr> {
         *self.client.get_or_init(|| self.identities.client(self.request))
     }
 
-    /// The number of the tier: one that the policy knows, else its default.
+    /// Returns the number of the tier: one of the policy's, else its default.
     #[inline]
     pub(crate) fn tier(&self) -> Option<u32> {
         if let Some(known) = self.tier.get() {
@@ -228,85 +234,86 @@ impl<'a> RequestValues<'a> {
         tier
     }
 
-    /// The address of the other end.
+    /// Returns the peer's address.
     fn peer(&self) -> Option<IpAddr> {
         self.request.peer.map(|peer| peer.to_canonical())
     }
 
-    /// The part of an address that counts.
+    /// Returns an address as it is written in keys.
     #[inline]
-    fn counted(&self, address: Option<IpAddr>) -> Written {
-        let mut text = Written::new();
+    fn key_text(&self, address: Option<IpAddr>) -> AddressText {
+        let mut text = AddressText::new();
         if let Some(address) = address {
-            push_client(&mut text, counted(address), self.identities.prefixes);
+            push_client(&mut text, key_address(address), self.identities.prefixes);
         }
         text
     }
 
     #[inline(always)]
     fn set_by_caller(&self, id: IdentityId) -> Option<&'a [u8]> {
-        self.identities.known(id).set_by_caller(self.request)
+        self.identities.get(id).set_by_caller(self.request)
     }
 
-    fn read(&self, id: IdentityId) -> Option<Value<'a>> {
-        let known = self.identities.known(id);
+    fn read(&self, id: IdentityId) -> Option<PresentValue<'a>> {
+        let identity = self.identities.get(id);
         if let Some(text) = self.set_by_caller(id) {
-            return self.kept(Cow::Borrowed(text));
+            return self.present_value(Cow::Borrowed(text));
         }
-        let text = match &known.source {
-            Source::ClientIp => match self.client() {
-                Some(_) => return Some(Value { text: Text::Client, unusable: None }),
-                None => Cow::Borrowed(self.address_in_words()?),
+        let text = match &identity.source {
+            ValueSource::ClientIp => match self.client() {
+                Some(_) => return Some(PresentValue { text: ValueText::Client, unusable: None }),
+                None => Cow::Borrowed(self.unparsed_address()?),
             },
-            Source::Peer => return self.peer().map(|_| Value { text: Text::Peer, unusable: None }),
-            Source::Method => self.method.clone(),
-            Source::Host => self.host.clone()?,
-            Source::Path => self.path()?.bytes.clone(),
-            Source::PathSegment(at) => match &self.path()?.bytes {
-                Cow::Borrowed(path) => Cow::Borrowed(segment(path, *at)?),
-                Cow::Owned(path) => Cow::Owned(segment(path, *at)?.to_vec()),
+            ValueSource::Peer => return self.peer().map(|_| PresentValue { text: ValueText::Peer, unusable: None }),
+            ValueSource::Method => self.method.clone(),
+            ValueSource::Host => self.host.clone()?,
+            ValueSource::Path => self.path()?.bytes.clone(),
+            ValueSource::PathSegment(number) => match &self.path()?.bytes {
+                Cow::Borrowed(path) => Cow::Borrowed(segment(path, *number)?),
+                Cow::Owned(path) => Cow::Owned(segment(path, *number)?.to_vec()),
             },
-            Source::Value(text) => Cow::Borrowed(&**text),
-            Source::Jwt { claim, verify } => return self.usable(known, self.claim(claim, *verify)),
-            source => return self.usable(known, source.read(self.request)),
+            ValueSource::Value(text) => Cow::Borrowed(&**text),
+            ValueSource::Jwt { claim, verify } => return self.value_or_address(identity, self.claim(claim, *verify)),
+            source => return self.value_or_address(identity, source.read(self.request)),
         };
-        self.kept(text)
+        self.present_value(text)
     }
 
-    /// What a gateway says where a client's address should stand, and is none. Who is called so is counted by
-    /// that name: of nobody else could a rule by address make anything but no limit.
-    fn address_in_words(&self) -> Option<&'a [u8]> {
+    /// Returns the text that a gateway sends as the client's address, if it is not an address. The client is counted by
+    /// this text, because otherwise rules by address would not limit it.
+    fn unparsed_address(&self) -> Option<&'a [u8]> {
         let descriptor = self.request.descriptor?;
-        let name = &*self.identities.known(CLIENT_IP).name;
+        let name = &*self.identities.get(CLIENT_IP).name;
         Some(descriptor.value(name).or_else(|| descriptor.value(REMOTE_ADDRESS))?.trim_ascii().as_bytes())
     }
 
-    /// A value that was read. The client's address stands for one that cannot be used.
+    /// Returns a value that was read. An unusable value is replaced by the client's address, or absent by `on_invalid`.
     #[inline]
-    fn usable(&self, known: &Known, read: Read<'a>) -> Option<Value<'a>> {
+    fn value_or_address(&self, identity: &CompiledIdentity, read: ReadResult<'a>) -> Option<PresentValue<'a>> {
         match read {
-            Ok(text) => self.kept(text?),
-            Err(_) if known.on_invalid == OnInvalid::Absent => None,
-            Err(reason) => Some(Value { text: Text::Client, unusable: Some(reason) }),
+            Ok(text) => self.present_value(text?),
+            Err(_) if identity.on_invalid == OnInvalid::Absent => None,
+            Err(reason) => Some(PresentValue { text: ValueText::Client, unusable: Some(reason) }),
         }
     }
 
-    /// A value that is empty is absent.
+    /// Returns a value, unless it is empty: an empty value is absent.
     #[inline]
-    fn kept(&self, text: Cow<'a, [u8]>) -> Option<Value<'a>> {
+    fn present_value(&self, text: Cow<'a, [u8]>) -> Option<PresentValue<'a>> {
         let text = match text {
-            Cow::Borrowed(text) if !text.is_empty() => Text::Borrowed(text),
-            Cow::Owned(text) if !text.is_empty() => Text::Owned(self.keep(text)),
+            Cow::Borrowed(text) if !text.is_empty() => ValueText::Borrowed(text),
+            Cow::Owned(text) if !text.is_empty() => ValueText::Owned(self.store_owned(text)),
             _ => return None,
         };
-        Some(Value { text, unusable: None })
+        Some(PresentValue { text, unusable: None })
     }
 
+    /// Appends an owned text to the list and returns its number.
     #[cold]
-    fn keep(&self, text: Vec<u8>) -> usize {
+    fn store_owned(&self, text: Vec<u8>) -> usize {
         let (mut cell, mut number) = (&self.owned, 0);
-        while let Some(known) = cell.get() {
-            (cell, number) = (&known.next, number + 1);
+        while let Some(entry) = cell.get() {
+            (cell, number) = (&entry.next, number + 1);
         }
         cell.get_or_init(|| Box::new(OwnedText { text, next: OnceCell::new() }));
         number
@@ -314,12 +321,12 @@ impl<'a> RequestValues<'a> {
 
     #[cold]
     fn owned_text(&self, number: usize) -> &[u8] {
-        let all = std::iter::successors(self.owned.get(), |known| known.next.get());
-        all.skip(number).map(|known| known.text.as_slice()).next().unwrap_or_default()
+        let all = std::iter::successors(self.owned.get(), |entry| entry.next.get());
+        all.skip(number).map(|entry| entry.text.as_slice()).next().unwrap_or_default()
     }
 
-    /// A claim of the token that the request carries. Tokens are read once, however many claims are asked for.
-    fn claim(&self, claim: &str, verify: bool) -> Read<'a> {
+    /// Returns a claim of the request's token. The token is parsed once, whatever the number of claims that are read.
+    fn claim(&self, claim: &str, verify: bool) -> ReadResult<'a> {
         let request = self.request;
         let read = |claims: &dyn Fn(&[u8]) -> Result<jwt::Claims, Unusable>| match header::bearer(request.headers)? {
             Some(token) => claims(&token).map(Some),
@@ -327,9 +334,9 @@ impl<'a> RequestValues<'a> {
         };
         let token = if verify {
             let Some(verifier) = &self.identities.verifier else { return Ok(None) };
-            self.verified.get_or_init(|| read(&|token| verifier.verified(token, request.unix_time_s)))
+            self.verified.get_or_init(|| read(&|token| verifier.verify(token, request.unix_time_s)))
         } else {
-            self.unverified.get_or_init(|| read(&jwt::unverified))
+            self.unverified.get_or_init(|| read(&jwt::decode_unverified))
         };
         let claims = token.as_ref().map_err(|reason| *reason)?;
         let text = claims.as_ref().and_then(|claims| claims.text(claim));
@@ -337,7 +344,8 @@ impl<'a> RequestValues<'a> {
     }
 }
 
-/// Methods have a case, but some backends forgive it, and so a rule for POST means `post` as well.
+/// Returns a method in upper case. Methods are case-sensitive, but some backends ignore the case, so a rule for POST
+/// matches `post`, too.
 fn upper_case(method: &str) -> Cow<'_, [u8]> {
     if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
         return Cow::Owned(method.to_ascii_uppercase().into_bytes());
@@ -345,51 +353,61 @@ fn upper_case(method: &str) -> Cow<'_, [u8]> {
     Cow::Borrowed(method.as_bytes())
 }
 
-/// What a caller set under a name.
-pub(crate) fn said_by_caller<'r>(request: &Request<'r>, name: &str) -> Option<&'r [u8]> {
-    let set = request.identities.iter().find(|(known, _)| *known == name)?;
-    // An entry of a descriptor is what the gateway sends, to the last space.
+/// Returns the value that the caller set for the identity of a name.
+pub(crate) fn caller_value<'r>(request: &Request<'r>, name: &str) -> Option<&'r [u8]> {
+    let set = request.identities.iter().find(|(other, _)| *other == name)?;
+    // A descriptor's entry is used exactly as the gateway sends it, including white space.
     let text = if request.descriptor.is_some() { set.1 } else { set.1.trim_ascii() };
     Some(text.as_bytes())
 }
 
-impl Source {
-    /// What stands in a request by itself. Nothing for sources that need more than that.
+impl ValueSource {
+    /// Reads the value from the request. `None` for sources that need more than the request.
     #[inline]
-    pub(crate) fn read<'r>(&self, request: &Request<'r>) -> Read<'r> {
+    pub(crate) fn read<'r>(&self, request: &Request<'r>) -> ReadResult<'r> {
         match self {
-            Source::Header(name) if request.descriptor.is_some() => header::value_of_entry(request.headers, name),
-            Source::Header(name) => header::value(request.headers, name),
-            Source::Cookie(name) => header::cookie(request.headers, name),
-            Source::Query(name) => header::query(request.target, name),
-            Source::Bearer => header::bearer(request.headers),
+            ValueSource::Header(name) if request.descriptor.is_some() => header::entry_value(request.headers, name),
+            ValueSource::Header(name) => header::value(request.headers, name),
+            ValueSource::Cookie(name) => header::cookie(request.headers, name),
+            ValueSource::Query(name) => header::query(request.target, name),
+            ValueSource::Bearer => header::bearer(request.headers),
             _ => Ok(None),
         }
     }
 }
 
-impl Known {
-    /// What a caller set directly. An address and a tier need more than to be copied, so they are read elsewhere.
+impl CompiledIdentity {
+    /// Returns the value that the caller set directly. Addresses and tiers are not copied verbatim, so they are read
+    /// elsewhere.
     #[inline]
     pub(crate) fn set_by_caller<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
-        if request.identities.is_empty() || !self.settable || matches!(self.source, Source::ClientIp | Source::Tier) {
+        if request.identities.is_empty()
+            || !self.settable
+            || matches!(self.source, ValueSource::ClientIp | ValueSource::Tier)
+        {
             return None;
         }
-        said_by_caller(request, &self.name)
+        caller_value(request, &self.name)
     }
 }
 
-impl Identities {
-    /// The whole address of the client: what a caller says, if it is an address, else what the connection tells.
+impl IdentityTable {
+    /// Whether a caller may set the identity of this name.
+    pub(crate) fn is_settable(&self, name: &str) -> bool {
+        self.by_name.get(name).is_some_and(|id| self.get(*id).settable)
+    }
+
+    /// Returns the full address of the client: the one that the caller set, if it is an address, else the one that a
+    /// trusted proxy forwarded, else the peer's.
     #[inline]
     pub(crate) fn client(&self, request: &Request<'_>) -> Option<IpAddr> {
         if !request.identities.is_empty()
-            && let Some((_, text)) = request.identities.iter().find(|(known, _)| *known == self.known(CLIENT_IP).name)
+            && let Some((_, text)) = request.identities.iter().find(|(name, _)| *name == self.get(CLIENT_IP).name)
             && let Some(address) = parse(text.as_bytes())
         {
             return Some(address);
         }
-        // An IPv4 client of a socket for both kinds is unmapped before anything is made of the address.
+        // An IPv4 client of a dual-stack socket has an IPv4-mapped address, which is converted first.
         let peer = request.peer?.to_canonical();
         if self.trusted.is_empty() {
             return Some(peer);

@@ -1,4 +1,4 @@
-//! Identities by number, with their sources resolved.
+//! The identities of a policy by number, with their sources resolved.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use super::jwt;
-use crate::check::names::Names;
+use crate::check::names::IdentityNames;
 use crate::compiled::address;
 use crate::compiled::address::address_text::{Prefixes, WHOLE, push_client};
-use crate::compiled::address::carried;
+use crate::compiled::address::embedded_v4;
 use crate::compiled::address::networks::NetworkMap;
 use crate::compiled::grants::tier::Tiers;
-use crate::compiled::key::key_bytes::{self, Keys};
+use crate::compiled::key::key_bytes::{self, KeyBuffer};
 use crate::compiled::key::secrets::Secrets;
 use crate::compiled::matching::conditions::Pattern;
 use crate::compiled::matching::hosts;
@@ -24,13 +24,13 @@ use crate::model::{
 };
 use crate::request::FieldName;
 
-/// An identity's number.
+/// The number of an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct IdentityId(pub(super) u32);
 
-/// Where a value is found.
+/// The source of a value.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum ValueSource {
     ClientIp,
     Method,
     Host,
@@ -48,38 +48,38 @@ pub(crate) enum Source {
         verify: bool,
     },
     Value(Vec<u8>),
-    /// Flat: none of these is itself a list.
+    /// The first identity of a list that is present. The list is flat: none of its members is a list.
     First(Vec<IdentityId>),
     /// Only a caller can set it.
     Caller,
 }
 
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct CompiledIdentity {
     pub(crate) name: String,
-    pub(crate) source: Source,
-    /// Whether callers may set it directly.
+    pub(crate) source: ValueSource,
+    /// Whether callers may set the value directly.
     pub(crate) settable: bool,
-    /// Whether its values are credentials, which keys show only as hashes.
+    /// Whether the values are credentials, which keys contain only as hashes.
     pub(crate) secret: bool,
-    /// What happens where its value is present and cannot be used.
+    /// The treatment of values that are present but unusable.
     pub(crate) on_invalid: OnInvalid,
 }
 
-impl Known {
-    /// Whether a key never shows its values as they are: those of a list stand behind the name of the one that was
-    /// found, and a credential is hashed.
+impl CompiledIdentity {
+    /// Whether keys never contain the unchanged values: those of a list follow the name of the identity that was found,
+    /// and credentials are hashed.
     #[inline]
-    pub(crate) fn needs_writing(&self) -> bool {
-        self.secret || matches!(self.source, Source::First(_))
+    pub(crate) fn needs_encoding(&self) -> bool {
+        self.secret || matches!(self.source, ValueSource::First(_))
     }
 }
 
-/// All identities of a policy, and the header fields that it asks for.
+/// All identities of a policy, and the header fields that it uses.
 #[derive(Debug)]
-pub(crate) struct Identities {
-    pub(super) known: Vec<Known>,
-    by_name: HashMap<String, IdentityId, FixedState>,
+pub(crate) struct IdentityTable {
+    pub(super) entries: Vec<CompiledIdentity>,
+    pub(super) by_name: HashMap<String, IdentityId, FixedState>,
     by_header: HashMap<String, IdentityId, FixedState>,
     pub(crate) trusted: NetworkMap<()>,
     pub(crate) forwarded_by: ForwardedBy,
@@ -88,22 +88,23 @@ pub(crate) struct Identities {
     pub(crate) verifier: Option<jwt::Verifier>,
     pub(crate) tiers: Tiers,
     pub(crate) secrets: Secrets,
-    /// Whether anything asks for the host.
+    /// Whether the policy uses the host.
     pub(crate) uses_host: bool,
 }
 
 pub(crate) const CLIENT_IP: IdentityId = IdentityId(0);
 
-impl Identities {
-    pub(crate) fn compile(policy: &Policy) -> Result<Identities, CompileError> {
+impl IdentityTable {
+    pub(crate) fn compile(policy: &Policy) -> Result<IdentityTable, CompileError> {
         let mut trusted = NetworkMap::new();
         for network in &policy.client_ip.trusted_proxies {
             trusted.entry(*network);
         }
         let prefixes = Prefixes { v4: policy.client_ip.ipv4_prefix.min(32), v6: policy.client_ip.ipv6_prefix.min(128) };
-        let verifier = if verifies(policy) { policy.jwt.as_ref().map(jwt::Verifier::new).transpose()? } else { None };
-        let mut identities = Identities {
-            known: Vec::new(),
+        let verifier =
+            if needs_verifier(policy) { policy.jwt.as_ref().map(jwt::Verifier::new).transpose()? } else { None };
+        let mut identities = IdentityTable {
+            entries: Vec::new(),
             by_name: HashMap::default(),
             by_header: HashMap::default(),
             trusted,
@@ -122,163 +123,174 @@ impl Identities {
     }
 
     fn declare_built_in(&mut self) {
-        let sources = [Source::ClientIp, Source::Method, Source::Host, Source::Path, Source::Route];
+        let sources =
+            [ValueSource::ClientIp, ValueSource::Method, ValueSource::Host, ValueSource::Path, ValueSource::Route];
         for (name, source) in BUILT_IN_IDENTITIES.into_iter().zip(sources) {
-            let settable = matches!(source, Source::ClientIp);
+            let settable = matches!(source, ValueSource::ClientIp);
             self.add(name, source, settable);
         }
-        self.add(TIER, Source::Tier, true);
+        self.add(TIER, ValueSource::Tier, true);
     }
 
-    /// Names first, so that `first` may refer to what stands further down.
+    /// Declares the policy's identities: all names first, so that `first` may refer to later declarations.
     fn declare(&mut self, policy: &Policy) {
         for identity in &policy.identities {
-            self.add(&identity.name, Source::Caller, true);
+            self.add(&identity.name, ValueSource::Caller, true);
         }
-        let names = Names::of(policy);
+        let names = IdentityNames::of(policy);
         for identity in &policy.identities {
             let source = match &identity.source {
                 IdentitySource::First(listed) => {
-                    let listed = names.spread(listed.iter().map(String::as_str));
-                    Source::First(listed.into_iter().map(|name| self.id(name)).collect())
+                    let listed = names.expand_lists(listed.iter().map(String::as_str));
+                    ValueSource::First(listed.into_iter().map(|name| self.id(name)).collect())
                 }
-                source => single(source, identity.trusted),
+                source => single_source(source, identity.trusted),
             };
             let id = self.id(&identity.name);
-            let known = &mut self.known[id.0 as usize];
-            (known.source, known.on_invalid, known.secret) = (source, identity.on_invalid, identity.is_secret());
+            let entry = &mut self.entries[id.0 as usize];
+            (entry.source, entry.on_invalid, entry.secret) = (source, identity.on_invalid, identity.is_secret());
         }
-        // A caller may set a list to a value of any that is in it.
-        for at in 0..self.known.len() {
-            if let Source::First(inner) = &self.known[at].source {
-                self.known[at].secret = inner.iter().any(|id| self.known(*id).secret);
+        // A caller may set a list to a value of any of its members.
+        for index in 0..self.entries.len() {
+            if let ValueSource::First(inner) = &self.entries[index].source {
+                self.entries[index].secret = inner.iter().any(|id| self.get(*id).secret);
             }
         }
     }
 
-    fn add(&mut self, name: &str, source: Source, settable: bool) -> IdentityId {
-        let id = self.add_nameless(name, source, settable);
+    fn add(&mut self, name: &str, source: ValueSource, settable: bool) -> IdentityId {
+        let id = self.add_unnamed(name, source, settable);
         self.by_name.insert(name.to_owned(), id);
         id
     }
 
-    fn add_nameless(&mut self, name: &str, source: Source, settable: bool) -> IdentityId {
-        let id = IdentityId(u32::try_from(self.known.len()).unwrap_or(u32::MAX));
-        self.known.push(Known { name: name.to_owned(), source, settable, secret: false, on_invalid: OnInvalid::Count });
+    fn add_unnamed(&mut self, name: &str, source: ValueSource, settable: bool) -> IdentityId {
+        let id = IdentityId(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
+        self.entries.push(CompiledIdentity {
+            name: name.to_owned(),
+            source,
+            settable,
+            secret: false,
+            on_invalid: OnInvalid::Count,
+        });
         id
     }
 
-    /// The identity of this name. One that nobody declared is one that only callers set.
+    /// Returns the identity of this name. An undeclared identity is added as one that only callers set.
     pub(crate) fn id(&mut self, name: &str) -> IdentityId {
         match self.by_name.get(name) {
             Some(id) => *id,
-            None => self.add(name, Source::Caller, true),
+            None => self.add(name, ValueSource::Caller, true),
         }
     }
 
-    /// A request header that a rule asks for by its own name. No caller can set it.
+    /// Returns the identity for a request header that a rule names directly. Callers cannot set it.
     pub(crate) fn header(&mut self, name: &str) -> IdentityId {
         let name = name.to_ascii_lowercase();
         if let Some(known) = self.by_header.get(&name) {
             return *known;
         }
-        let is_same =
-            |known: &Known| known.secret && matches!(&known.source, Source::Header(other) if other.as_str() == name);
-        let secret = is_credential_header(&name) || self.known.iter().any(is_same);
-        let id = self.add_nameless(&name, Source::Header(FieldName::new(&name)), false);
-        self.known[id.0 as usize].secret = secret;
+        let is_same = |known: &CompiledIdentity| {
+            known.secret && matches!(&known.source, ValueSource::Header(other) if other.as_str() == name)
+        };
+        let secret = is_credential_header(&name) || self.entries.iter().any(is_same);
+        let id = self.add_unnamed(&name, ValueSource::Header(FieldName::new(&name)), false);
+        self.entries[id.0 as usize].secret = secret;
         self.by_header.insert(name, id);
         id
     }
 
-    /// The source of a tier that is found directly.
+    /// Adds the source of a tier whose value is the tier's name.
     pub(crate) fn tier_source(&mut self, source: &IdentitySource, trusted: bool) -> IdentityId {
-        self.add_nameless(TIER, single(source, trusted), false)
+        self.add_unnamed(TIER, single_source(source, trusted), false)
     }
 
-    pub(crate) fn known(&self, id: IdentityId) -> &Known {
-        &self.known[id.0 as usize]
+    pub(crate) fn get(&self, id: IdentityId) -> &CompiledIdentity {
+        &self.entries[id.0 as usize]
     }
 
-    /// Whether its value may be one of these sources, by itself or in a list.
-    pub(crate) fn may_be(&self, id: IdentityId, is_one: fn(&Source) -> bool) -> bool {
-        self.places(id).any(|place| is_one(&self.known(place).source))
+    /// Whether the value may come from such a source, directly or through a list.
+    pub(crate) fn may_come_from(&self, id: IdentityId, is_source: fn(&ValueSource) -> bool) -> bool {
+        self.candidates(id).any(|candidate| is_source(&self.get(candidate).source))
     }
 
-    /// Whether it is a list of others.
+    /// Whether the identity is a list of others.
     pub(crate) fn is_list(&self, id: IdentityId) -> bool {
-        matches!(self.known(id).source, Source::First(_))
+        matches!(self.get(id).source, ValueSource::First(_))
     }
 
-    /// Whether a value of it may be present and of no use.
+    /// Whether a value of the identity may be present but unusable.
     pub(crate) fn can_be_unusable(&self, id: IdentityId) -> bool {
-        let known = self.known(id);
-        match known.source {
-            Source::Header(_) | Source::Cookie(_) | Source::Query(_) => true,
-            Source::Bearer | Source::Jwt { .. } => known.on_invalid == OnInvalid::Count,
+        let entry = self.get(id);
+        match entry.source {
+            ValueSource::Header(_) | ValueSource::Cookie(_) | ValueSource::Query(_) => true,
+            ValueSource::Bearer | ValueSource::Jwt { .. } => entry.on_invalid == OnInvalid::Count,
             _ => false,
         }
     }
 
     /// Writes a value that was found under this identity into a key: a credential as its hash.
     #[inline]
-    pub(crate) fn push_value(&self, keys: &mut Keys, found: IdentityId, value: &[u8]) {
-        if self.known(found).secret { self.secrets.push(keys, value) } else { key_bytes::push_value(keys, value) }
+    pub(crate) fn push_value(&self, keys: &mut KeyBuffer, found: IdentityId, value: &[u8]) {
+        if self.get(found).secret { self.secrets.push(keys, value) } else { key_bytes::push_value(keys, value) }
     }
 
-    /// A value that was found under this identity as it may be shown: a credential as its hash.
-    pub(crate) fn shown(&self, found: IdentityId, value: &[u8]) -> String {
-        if self.known(found).secret { self.secrets.hashed(value) } else { lossy(value) }
+    /// Returns a value that was found under this identity as it may be displayed: a credential as its hash.
+    pub(crate) fn display_value(&self, found: IdentityId, value: &[u8]) -> String {
+        if self.get(found).secret { self.secrets.hashed(value) } else { lossy(value) }
     }
 
-    /// Under which identities a value of this one may be found: of a list under
-    /// those in it, or under itself if a caller sets it.
-    pub(crate) fn places(&self, id: IdentityId) -> impl Iterator<Item = IdentityId> {
-        let inner = match &self.known(id).source {
-            Source::First(inner) => inner.as_slice(),
+    /// Returns the identities under which a value of this one may be found: the members of a list, and the identity
+    /// itself, which a caller may set.
+    pub(crate) fn candidates(&self, id: IdentityId) -> impl Iterator<Item = IdentityId> {
+        let inner = match &self.get(id).source {
+            ValueSource::First(inner) => inner.as_slice(),
             _ => &[],
         };
         inner.iter().copied().chain(std::iter::once(id))
     }
 
-    /// Those that come from a header, with its name in lower case.
+    /// Returns the identities that are read from a header, with the header's name in lower case.
     pub(crate) fn with_headers(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.named().filter_map(|id| match &self.known(id).source {
-            Source::Header(header) => Some((self.known(id).name.as_str(), header.as_str())),
+        self.named().filter_map(|id| match &self.get(id).source {
+            ValueSource::Header(header) => Some((self.get(id).name.as_str(), header.as_str())),
             _ => None,
         })
     }
 
-    /// All of them that people know by name.
+    /// Returns the identities that a policy can name.
     pub(crate) fn named(&self) -> impl Iterator<Item = IdentityId> {
-        let named = |at: usize| self.by_name.get(&self.known[at].name).is_some_and(|id| id.0 as usize == at);
-        (0..self.known.len()).filter(move |at| named(*at)).filter_map(|at| u32::try_from(at).ok()).map(IdentityId)
+        let named = |index: usize| self.by_name.get(&self.entries[index].name).is_some_and(|id| id.0 as usize == index);
+        (0..self.entries.len())
+            .filter(move |index| named(*index))
+            .filter_map(|index| u32::try_from(index).ok())
+            .map(IdentityId)
     }
 
-    /// Whether the address of the other end decides what this is.
+    /// Whether the value depends on the peer's address.
     pub(crate) fn needs_peer(&self, id: IdentityId) -> bool {
-        self.may_be(id, |source| matches!(source, Source::ClientIp | Source::Peer))
+        self.may_come_from(id, |source| matches!(source, ValueSource::ClientIp | ValueSource::Peer))
     }
 
-    /// Whether the host is one of these values, or of those that a declared list has.
-    pub(crate) fn has_host(&self, mut asked: impl Iterator<Item = IdentityId>) -> bool {
+    /// Whether the host may be the value of one of these identities, or of a declared list.
+    pub(crate) fn may_read_host(&self, mut ids: impl Iterator<Item = IdentityId>) -> bool {
         let mut lists = self.named().filter(|id| self.is_list(*id));
-        let is_host = |id| self.may_be(id, |source| matches!(source, Source::Host));
-        asked.any(is_host) || lists.any(is_host)
+        let is_host = |id| self.may_come_from(id, |source| matches!(source, ValueSource::Host));
+        ids.any(is_host) || lists.any(is_host)
     }
 
-    /// Whether it depends on the rule that asks: the pattern that matched is the rule's own.
+    /// Whether the value differs between rules: the matched pattern is the rule's own.
     pub(crate) fn is_per_rule(&self, id: IdentityId) -> bool {
-        self.may_be(id, |source| matches!(source, Source::Route))
+        self.may_come_from(id, |source| matches!(source, ValueSource::Route))
     }
 
-    /// A pattern for the values of an identity, written as its values are. For a
-    /// list of identities `name=..` means only the one of that name; without a
-    /// name there is only `*`, or else one identity would get what is granted to another.
+    /// Returns a pattern for the values of an identity, in their canonical form. For a list of identities, `name=..`
+    /// matches only the identity of that name. Without a name only `*` is possible, because otherwise one identity
+    /// would have the grant of another.
     pub(crate) fn pattern(&self, id: IdentityId, pattern: &TextPattern) -> Pattern {
         if self.is_list(id) {
-            for only in self.places(id) {
-                let text = pattern.0.strip_prefix(&self.known(only).name).and_then(|rest| rest.strip_prefix('='));
+            for only in self.candidates(id) {
+                let text = pattern.0.strip_prefix(&self.get(only).name).and_then(|rest| rest.strip_prefix('='));
                 if let Some(text) = text {
                     return Pattern { only: Some(only), text: TextPattern(self.canonical(only, text)) };
                 }
@@ -288,16 +300,16 @@ impl Identities {
         Pattern { only: None, text: TextPattern(self.canonical(id, &pattern.0)) }
     }
 
-    /// A text as the value of this identity would be written.
+    /// Returns a text in the canonical form of this identity's values.
     fn canonical(&self, id: IdentityId, text: &str) -> String {
-        match &self.known(id).source {
-            Source::ClientIp | Source::Peer => self.canonical_address(text),
-            Source::Method => text.to_ascii_uppercase(),
-            Source::Host => hosts::normalise(text).map_or_else(String::new, |host| lossy(&host)),
-            Source::Path | Source::Route if !text.contains('*') => {
+        match &self.get(id).source {
+            ValueSource::ClientIp | ValueSource::Peer => self.canonical_address(text),
+            ValueSource::Method => text.to_ascii_uppercase(),
+            ValueSource::Host => hosts::normalise(text).map_or_else(String::new, |host| lossy(&host)),
+            ValueSource::Path | ValueSource::Route if !text.contains('*') => {
                 normal::normalise(text, self.paths).map_or_else(String::new, |path| lossy(&path.bytes))
             }
-            Source::Path | Source::Route if self.paths.ignore_case => text.to_ascii_lowercase(),
+            ValueSource::Path | ValueSource::Route if self.paths.ignore_case => text.to_ascii_lowercase(),
             _ => text.to_owned(),
         }
     }
@@ -305,30 +317,30 @@ impl Identities {
     fn canonical_address(&self, text: &str) -> String {
         let Some(address) = address::parse(text.as_bytes()) else { return text.to_owned() };
         let mut canonical = SmallVec::<[u8; 64]>::new();
-        // One that carries an IPv4 address is compared as it is sent.
-        let prefixes = if carried(address).is_some() { WHOLE } else { self.prefixes };
+        // An address that embeds an IPv4 address is compared as it is sent.
+        let prefixes = if embedded_v4(address).is_some() { WHOLE } else { self.prefixes };
         push_client(&mut canonical, address, prefixes);
         lossy(&canonical)
     }
 }
 
-/// A source that is no list.
-fn single(source: &IdentitySource, trusted: bool) -> Source {
+/// Returns the source of an identity that is not a list.
+fn single_source(source: &IdentitySource, trusted: bool) -> ValueSource {
     match source {
-        IdentitySource::Peer => Source::Peer,
-        IdentitySource::Header(name) => Source::Header(FieldName::new(name)),
-        IdentitySource::Cookie(name) => Source::Cookie(name.clone()),
-        IdentitySource::PathSegment(at) => Source::PathSegment(*at),
-        IdentitySource::Query(name) => Source::Query(name.clone()),
-        IdentitySource::Bearer => Source::Bearer,
-        IdentitySource::Jwt(claim) => Source::Jwt { claim: claim.clone(), verify: !trusted },
-        IdentitySource::Value(text) => Source::Value(text.clone().into_bytes()),
-        IdentitySource::First(_) | IdentitySource::Given => Source::Caller,
+        IdentitySource::Peer => ValueSource::Peer,
+        IdentitySource::Header(name) => ValueSource::Header(FieldName::new(name)),
+        IdentitySource::Cookie(name) => ValueSource::Cookie(name.clone()),
+        IdentitySource::PathSegment(number) => ValueSource::PathSegment(*number),
+        IdentitySource::Query(name) => ValueSource::Query(name.clone()),
+        IdentitySource::Bearer => ValueSource::Bearer,
+        IdentitySource::Jwt(claim) => ValueSource::Jwt { claim: claim.clone(), verify: !trusted },
+        IdentitySource::Value(text) => ValueSource::Value(text.clone().into_bytes()),
+        IdentitySource::First(_) | IdentitySource::Given => ValueSource::Caller,
     }
 }
 
 /// Whether any token has to be verified.
-fn verifies(policy: &Policy) -> bool {
+fn needs_verifier(policy: &Policy) -> bool {
     let identities = policy.identities.iter().map(|identity| (&identity.source, identity.trusted));
     let tier = policy.tier.iter().filter_map(|tier| match &tier.source {
         TierSource::Direct(source) => Some((source, tier.trusted)),

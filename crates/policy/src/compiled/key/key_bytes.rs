@@ -1,45 +1,45 @@
-//! Keys as text: readable, and never the same for two different clients.
+//! The encoding of keys as text: readable, and never the same for two different clients.
 //!
-//! The parts of a key stand between bars. Whatever could be mistaken for
-//! something else is written as `\xNN`: the bar and the backslash, braces
-//! (which tell Redis Cluster where a key lives), and all that cannot be seen.
+//! The parts of a key are separated by bars. Ambiguous bytes are escaped as `\xNN`: the bar and the backslash, braces
+//! (hash tags in Redis Cluster), and all bytes that are not printable ASCII.
 
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-/// The keys of a request, one behind the other.
-pub(crate) type Keys = SmallVec<[u8; 128]>;
+/// The keys of a request, one after the other.
+pub(crate) type KeyBuffer = SmallVec<[u8; 128]>;
 
-/// Values beyond this are shortened: a key must not cost more memory because a
-/// client says more. They are never dropped, which would be a way around the rule.
+/// The largest value that is written in full. Longer ones are shortened, so that a client cannot increase the memory of
+/// a key. They are never dropped, because that would make the rule avoidable.
 const MAX_VALUE_BYTES: usize = 256;
 
-/// How much of a long value is still shown.
+/// The length of the prefix that is kept of a long value.
 const SHOWN_BYTES: usize = 64;
 
-/// Whether a value is the same in a key: short, and with nothing to escape. False for some such values.
+/// Whether a value is written to a key unchanged: it is short and needs no escapes. May return false for such values,
+/// too.
 #[inline(always)]
-pub(crate) fn is_written_plain(value: &[u8]) -> bool {
+pub(crate) fn is_verbatim(value: &[u8]) -> bool {
     value.len() <= MAX_VALUE_BYTES && is_all_plain(value)
 }
 
 /// Begins another part.
 #[inline]
-pub(crate) fn push_bar(keys: &mut Keys) {
+pub(crate) fn push_separator(keys: &mut KeyBuffer) {
     keys.push(b'|');
 }
 
-/// The name of the identity that was taken among several. Names have no `=`, so what follows cannot be mistaken.
-pub(crate) fn push_name(keys: &mut Keys, name: &str) {
+/// Writes the name of the identity that was found, for a list. Names contain no `=`, so the end of the name is
+/// unambiguous.
+pub(crate) fn push_name(keys: &mut KeyBuffer, name: &str) {
     push_escaped(keys, name.as_bytes());
     keys.push(b'=');
 }
 
-/// A value. A long one is its beginning, its length and its SHA-256 behind
-/// `\#`, which no escape looks like: the same on every instance, and nobody can
-/// find two values that share it.
+/// Writes a value. A long value is written as its beginning, then `\#`, which is not an escape, its length and its
+/// SHA-256. The result is the same on every instance, and collisions cannot be found.
 #[inline]
-pub(crate) fn push_value(keys: &mut Keys, value: &[u8]) {
+pub(crate) fn push_value(keys: &mut KeyBuffer, value: &[u8]) {
     if value.len() <= MAX_VALUE_BYTES {
         return push_escaped(keys, value);
     }
@@ -50,18 +50,18 @@ pub(crate) fn push_value(keys: &mut Keys, value: &[u8]) {
     }
 }
 
-/// What a key has in place of a value that cannot be used, before the client's address. No value looks like it,
-/// since a backslash is escaped in all of them.
+/// The prefix of the client's address in a key whose value is unusable. No encoded value begins with it, because
+/// backslashes are escaped.
 pub(crate) const UNUSABLE: &str = "\\unusable:";
 
-/// Stands for a value that cannot be used.
-pub(crate) fn push_unusable(keys: &mut Keys, address: &[u8]) {
+/// Writes the replacement of an unusable value.
+pub(crate) fn push_unusable(keys: &mut KeyBuffer, address: &[u8]) {
     keys.extend_from_slice(UNUSABLE.as_bytes());
     push_escaped(keys, address);
 }
 
 #[inline]
-fn push_escaped(keys: &mut Keys, text: &[u8]) {
+fn push_escaped(keys: &mut KeyBuffer, text: &[u8]) {
     if is_all_plain(text) {
         return keys.extend_from_slice(text);
     }
@@ -75,12 +75,12 @@ fn push_escaped(keys: &mut Keys, text: &[u8]) {
     }
 }
 
-pub(crate) fn push_hex(keys: &mut Keys, byte: u8) {
+pub(crate) fn push_hex(keys: &mut KeyBuffer, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     keys.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
-/// Every byte of every key is asked about, so the answers are written down.
+/// Whether each byte needs no escape. A table, because every byte of every key is checked.
 static PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = b' ';
@@ -91,28 +91,28 @@ static PLAIN: [bool; 256] = {
     plain
 };
 
-/// Whether there is certainly nothing to escape, seen eight bytes at a time. False as well for a tilde among more
+/// Whether a text certainly needs no escapes, checked eight bytes at a time. Also false for a tilde in a text of more
 /// than three bytes.
 #[inline(always)]
 fn is_all_plain(text: &[u8]) -> bool {
     if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
-        let odd = odd_bytes(u64::from_le_bytes(*first)) | odd_bytes(u64::from_le_bytes(*last));
-        return odd == 0 && (text.len() <= 16 || is_plain_between(text));
+        let escapes = escape_bits(u64::from_le_bytes(*first)) | escape_bits(u64::from_le_bytes(*last));
+        return escapes == 0 && (text.len() <= 16 || is_rest_plain(text));
     }
     if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-        return odd_bytes(u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last))) == 0;
+        return escape_bits(u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last))) == 0;
     }
     text.iter().all(|byte| is_plain(*byte))
 }
 
-/// The same for what stands behind the first eight bytes of a long text.
-fn is_plain_between(text: &[u8]) -> bool {
-    text[8..].as_chunks().0.iter().fold(0, |odd, word| odd | odd_bytes(u64::from_le_bytes(*word))) == 0
+/// The same for the bytes after the first eight of a long text.
+fn is_rest_plain(text: &[u8]) -> bool {
+    text[8..].as_chunks().0.iter().fold(0, |escapes, word| escapes | escape_bits(u64::from_le_bytes(*word))) == 0
 }
 
-/// Not 0 if there is a byte below the space, a backslash, or one from `{` on.
+/// Returns a value other than 0 if a byte of the word is below the space, a backslash, or `{` or above.
 #[inline]
-fn odd_bytes(word: u64) -> u64 {
+fn escape_bits(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let low = word.wrapping_sub(ONES * 0x20) & !word;
@@ -130,10 +130,10 @@ mod tests {
     use super::*;
 
     fn key(parts: &[&[u8]]) -> String {
-        let mut keys = Keys::new();
-        for (at, part) in parts.iter().enumerate() {
-            if at > 0 {
-                push_bar(&mut keys);
+        let mut keys = KeyBuffer::new();
+        for (index, part) in parts.iter().enumerate() {
+            if index > 0 {
+                push_separator(&mut keys);
             }
             push_value(&mut keys, part);
         }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_mistaken_is_escaped() {
+    fn ambiguous_bytes_are_escaped() {
         assert_eq!(key(&[b"alice", b"/a b"]), "alice|/a b");
         assert_eq!(key(&[b"a|b"]), r"a\x7cb");
         assert_eq!(key(&[br"a\x7cb"]), r"a\x5cx7cb");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_shortened_and_stay_apart() {
+    fn long_values_are_shortened_and_remain_distinct() {
         let a = vec![b'a'; 300];
         let mut b = a.clone();
         b[299] = b'b';
@@ -158,7 +158,7 @@ mod tests {
         assert!(key(&[&a]).starts_with(&format!(r"{}\#300:", "a".repeat(64))));
         assert_eq!(key(&[&a]).len(), 64 + 6 + 64);
         assert_ne!(key(&[&a]), key(&[&b]));
-        // Nobody can write the short form of somebody else's long value.
+        // A client cannot send the short form of another client's long value.
         assert_ne!(key(&[key(&[&a]).as_bytes()]), key(&[&a]));
     }
 }

@@ -1,4 +1,4 @@
-//! Keys: as they are written, as operators type them, and what hides credentials in them.
+//! Keys: their encoding, the parsing of keys that operators enter, and the hashing of credentials.
 
 pub(crate) mod key_bytes;
 pub(crate) mod read_key;

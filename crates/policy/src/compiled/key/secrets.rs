@@ -1,23 +1,23 @@
-//! Values that are credentials. They become part of keys only as hashes under
-//! the deployment's key, and keys are all that stores, logs and operators see.
+//! Hashes credentials. Keys contain them only as HMACs under the deployment's key, and stores, logs and operators see
+//! only keys.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::compiled::key::key_bytes::{self, Keys};
+use crate::compiled::key::key_bytes::{self, KeyBuffer};
 use crate::model::SecretKey;
 
-/// What a hashed value begins with.
-const MARK: &str = "hmac:";
+/// The prefix of a hashed value.
+const PREFIX: &str = "hmac:";
 
-/// How much of a hash is kept: 128 bits, so that no two values share a key.
+/// The part of a hash that is kept: 128 bits, so that no two values have the same key.
 const KEPT_BYTES: usize = 16;
 
-/// What stands for a key where a deployment has none: the same on every
-/// instance, so that these count together. Values can then be found by trying.
+/// The key of deployments without one. It is the same on every instance, so that they share counters. Values can then
+/// be found by brute force.
 const NO_KEY: &[u8] = b"tollgate: a deployment without a key for secrets";
 
-/// What is hashed in order to tell keys apart, and says nothing about them. No value of a header has a zero byte.
+/// The message whose code is the fingerprint of a key. No header value contains a zero byte, so it is never a value.
 const FINGERPRINTED: &[u8] = b"tollgate\0the fingerprint of this key";
 
 /// Hashes the values of secret identities.
@@ -39,47 +39,48 @@ impl Secrets {
         Secrets { key, fingerprint }
     }
 
-    /// Tells keys apart: `none` where there is none.
+    /// Returns the fingerprint of the key, which distinguishes keys and reveals nothing about them; `none` without a
+    /// key.
     pub(crate) fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// Writes what stands for a value in keys.
-    pub(crate) fn push(&self, keys: &mut Keys, value: &[u8]) {
-        keys.extend_from_slice(MARK.as_bytes());
+    /// Writes the hash of a value to a key.
+    pub(crate) fn push(&self, keys: &mut KeyBuffer, value: &[u8]) {
+        keys.extend_from_slice(PREFIX.as_bytes());
         for byte in &self.key.code(value)[..KEPT_BYTES] {
             key_bytes::push_hex(keys, *byte);
         }
     }
 
-    /// What stands for a value in keys, as text.
+    /// Returns the hash of a value as keys contain it.
     pub(crate) fn hashed(&self, value: &[u8]) -> String {
-        let mut hashed = Keys::new();
+        let mut hashed = KeyBuffer::new();
         self.push(&mut hashed, value);
         String::from_utf8_lossy(&hashed).into_owned()
     }
 }
 
-/// Whether a text is what keys show instead of a value.
+/// Whether a text has the form of a hashed value.
 pub(crate) fn is_hashed(text: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    text.strip_prefix(MARK).is_some_and(|hash| hash.len() == 2 * KEPT_BYTES && hash.bytes().all(is_digit))
+    text.strip_prefix(PREFIX).is_some_and(|hash| hash.len() == 2 * KEPT_BYTES && hash.bytes().all(is_digit))
 }
 
-/// A key of HMAC-SHA256, with which an operator can find a hashed value with any other tool. It is expanded once.
-/// Each code clones the expanded state, which saves half of the hashing.
+/// A key for HMAC-SHA256, a standard function, so that operators can compute the hash of a value with other tools. The
+/// key is expanded once. Each code clones the expanded state, which saves half of the hashing.
 #[derive(Clone, Debug)]
 pub struct HmacKey(Hmac<Sha256>);
 
 impl HmacKey {
-    /// The key of these bytes, however many there are.
+    /// Creates a key of these bytes, of any length.
     #[must_use]
     pub fn new(key: &[u8]) -> HmacKey {
         let Ok(expanded) = Hmac::new_from_slice(key) else { unreachable!("HMAC takes keys of every length") };
         HmacKey(expanded)
     }
 
-    /// The code of a message.
+    /// Returns the authentication code of a message.
     #[must_use]
     pub fn code(&self, message: &[u8]) -> [u8; 32] {
         self.0.clone().chain_update(message).finalize().into_bytes().into()
@@ -90,9 +91,9 @@ impl HmacKey {
 mod tests {
     use super::*;
 
-    /// What any other tool says: `printf alice | openssl dgst -sha256 -hmac KEY`, the first 32 digits.
+    /// The expected value is from `printf alice | openssl dgst -sha256 -hmac KEY`, the first 32 digits.
     #[test]
-    fn a_value_is_hashed_as_other_tools_do_it() {
+    fn hashed_value_equals_that_of_openssl() {
         let secrets = Secrets::new(Some(&SecretKey(b"0123456789abcdef0123456789abcdef".to_vec())));
         let hashed = secrets.hashed(b"alice");
         assert_eq!(hashed, "hmac:433deb45467e4e53dbaba594c88bc3a2");
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_tell_keys_apart_and_instances_without_one_agree() {
+    fn fingerprints_distinguish_keys_and_instances_without_a_key_agree() {
         let of = |key: &[u8]| Secrets::new(Some(&SecretKey(key.to_vec())));
         assert_ne!(of(&[1; 32]).fingerprint(), of(&[2; 32]).fingerprint());
         assert_eq!(of(&[1; 32]).fingerprint(), of(&[1; 32]).fingerprint());
@@ -118,7 +119,7 @@ mod tests {
 
     /// The examples of RFC 4231.
     #[test]
-    fn the_published_examples_come_out() {
+    fn codes_equal_the_published_examples() {
         let cases: [(&[u8], &[u8], &str); 3] = [
             (&[0x0b; 20], b"Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
             (

@@ -1,11 +1,11 @@
-//! Sets of rules, by their positions.
+//! Sets of rules, as bit sets of their positions.
 
-/// A set of rules in which most are missing: the words of a bit set that are not 0, in order.
+/// A sparse set of rules: the words of a bit set that are not 0, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleSet(Vec<(u32, u64)>);
 
 impl RuleSet {
-    /// Adds a rule. Rules come in their order, perhaps several times.
+    /// Adds a rule. Rules must be added in their order; one may be added several times.
     pub(crate) fn insert(&mut self, rule: u32) {
         let (word, bit) = (rule / 64, 1 << (rule % 64));
         match self.0.last_mut() {
@@ -14,12 +14,12 @@ impl RuleSet {
         }
     }
 
-    /// The bits of a word.
+    /// Returns the bits of a word.
     pub(crate) fn word(&self, word: u32) -> u64 {
-        // Where all words are there, and where there is only one, it is found at once.
+        // If all words are present, or only one, no search is needed.
         match self.0.get(word as usize).or(self.0.first()) {
             Some((known, bits)) if *known == word => *bits,
-            _ => self.0.binary_search_by_key(&word, |(known, _)| *known).map_or(0, |at| self.0[at].1),
+            _ => self.0.binary_search_by_key(&word, |(known, _)| *known).map_or(0, |index| self.0[index].1),
         }
     }
 
@@ -32,7 +32,7 @@ impl RuleSet {
     }
 }
 
-/// A set of rules of which many are there.
+/// A dense set of rules.
 #[derive(Clone, Debug)]
 pub(crate) struct DenseSet {
     bits: Vec<u64>,
@@ -42,20 +42,20 @@ pub(crate) struct DenseSet {
 }
 
 impl DenseSet {
-    /// The rules, of so many, that are such.
-    pub(crate) fn of(rules: usize, is_such: impl Fn(usize) -> bool) -> DenseSet {
+    /// Returns the set of the rules, of this number, for which `is_member` returns true.
+    pub(crate) fn from_fn(rules: usize, is_member: impl Fn(usize) -> bool) -> DenseSet {
         let mut bits = vec![0; rules.div_ceil(64)];
         let mut is_all = true;
         for rule in 0..rules {
-            let is_such = is_such(rule);
-            bits[rule / 64] |= u64::from(is_such) << (rule % 64);
-            is_all &= is_such;
+            let is_member = is_member(rule);
+            bits[rule / 64] |= u64::from(is_member) << (rule % 64);
+            is_all &= is_member;
         }
         let words = (0..).zip(&bits).filter(|(_, bits)| **bits != 0).map(|(word, _)| word).collect();
         DenseSet { bits, words, is_all }
     }
 
-    /// Whether no rule is missing.
+    /// Whether the set contains all rules.
     pub(crate) fn is_all(&self) -> bool {
         self.is_all
     }
@@ -68,7 +68,7 @@ impl DenseSet {
         self.word(rule / 64) >> (rule % 64) & 1 == 1
     }
 
-    /// The words that are not 0.
+    /// Returns the words that are not 0.
     pub(crate) fn words(&self) -> &[u32] {
         &self.words
     }
@@ -78,7 +78,7 @@ impl DenseSet {
     }
 }
 
-/// The positions of the bits that are set in a word.
+/// Returns the positions of the rules whose bits are set in a word.
 pub(crate) fn rules_in(word: u32, mut bits: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let bit = bits.trailing_zeros();
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_what_was_added() {
+    fn sparse_set_contains_exactly_the_inserted_rules() {
         for rules in [&[][..], &[0], &[63, 64], &[200], &[1, 2, 700, 701], &[0, 64, 128, 192]] {
             let mut set = RuleSet::default();
             rules.iter().for_each(|rule| set.insert(*rule));
@@ -105,9 +105,9 @@ mod tests {
     }
 
     #[test]
-    fn all_are_all() {
+    fn dense_set_of_all_rules_lists_every_position() {
         for count in [0, 1, 63, 64, 65, 128] {
-            let set = DenseSet::of(count, |_| true);
+            let set = DenseSet::from_fn(count, |_| true);
             let found: Vec<u32> = set.words().iter().flat_map(|&word| rules_in(word, set.word(word))).collect();
             assert_eq!(found, (0..u32::try_from(count).unwrap()).collect::<Vec<_>>());
         }

@@ -1,14 +1,14 @@
-//! What one rule asks of a request, by itself: for the conditions that are not
-//! worth an index, and for telling people why a rule does not apply. And what is asked of one value.
+//! The conditions of one rule on values and addresses, and the test of one value. They are evaluated one by one if they
+//! are not indexed, and to explain why a rule does not apply.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use foldhash::fast::FixedState;
 
-use crate::compiled::address::carried;
-use crate::compiled::address::networks::{NetworkMap, meant};
-use crate::compiled::identity::{Identities, IdentityId, RequestValues};
+use crate::compiled::address::embedded_v4;
+use crate::compiled::address::networks::{NetworkMap, named_networks};
+use crate::compiled::identity::{IdentityId, IdentityTable, RequestValues};
 use crate::model::{Condition, Networks, TextPattern, When};
 
 /// The conditions of a rule on values and addresses. Methods, hosts and paths are always indexed.
@@ -16,12 +16,12 @@ use crate::model::{Condition, Networks, TextPattern, When};
 pub(crate) struct Conditions {
     pub(crate) tests: Vec<(IdentityId, Test)>,
     pub(crate) network: Option<NetworkMap<()>>,
-    /// Whether the client is to come from elsewhere.
+    /// Whether the client must be outside of these networks.
     pub(crate) outside: bool,
 }
 
 impl Conditions {
-    pub(crate) fn compile(when: &When, identities: &mut Identities) -> Conditions {
+    pub(crate) fn compile(when: &When, identities: &mut IdentityTable) -> Conditions {
         let mut tests = Vec::new();
         for (name, condition) in &when.headers {
             let id = identities.header(name);
@@ -33,7 +33,7 @@ impl Conditions {
         }
         let network = when.network.as_ref().map(|networks| {
             let mut map = NetworkMap::new();
-            for network in meant(networks) {
+            for network in named_networks(networks) {
                 map.entry(network);
             }
             map
@@ -42,38 +42,39 @@ impl Conditions {
         Conditions { tests, network, outside }
     }
 
-    /// Whether the client may come from where the rule says, by its address or by the one that it carries. A client of
-    /// unknown address comes from no network.
+    /// Whether the client's address, or the IPv4 address that it embeds, meets the condition on networks. A client of
+    /// unknown address is in no network.
     pub(crate) fn is_from(&self, client: Option<IpAddr>) -> bool {
-        self.is_surely_from(client) || client.and_then(carried).is_some_and(|v4| self.is_surely_from(Some(v4.into())))
+        self.accepts(client) || client.and_then(embedded_v4).is_some_and(|v4| self.accepts(Some(v4.into())))
     }
 
-    /// The same by the address as it was sent.
-    fn is_surely_from(&self, client: Option<IpAddr>) -> bool {
+    /// The same for one address, without the one that it embeds.
+    fn accepts(&self, address: Option<IpAddr>) -> bool {
         let Some(network) = &self.network else { return true };
-        client.is_some_and(|client| network.contains(client)) != self.outside
+        address.is_some_and(|address| network.contains(address)) != self.outside
     }
 
-    /// Whether all conditions on values and addresses hold beyond doubt, which is what an exemption takes.
-    pub(crate) fn surely_hold(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
-        let tests = self.tests.iter().all(|(id, test)| values.surely_passes(*id, test, route));
-        tests && (self.network.is_none() || values.client().is_some_and(|client| self.surely_come_from(client)))
+    /// Whether all conditions on values and addresses hold strictly, as exemptions require.
+    pub(crate) fn hold_strictly(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
+        let tests = self.tests.iter().all(|(id, test)| values.passes_strictly(*id, test, route));
+        tests && (self.network.is_none() || values.client().is_some_and(|client| self.is_from_strictly(client)))
     }
 
-    /// A client that is to come from elsewhere must do so by both addresses.
-    fn surely_come_from(&self, client: IpAddr) -> bool {
-        let carried = carried(client).filter(|_| self.outside);
-        self.is_surely_from(Some(client)) && carried.is_none_or(|v4| self.is_surely_from(Some(v4.into())))
+    /// Whether the address meets the condition as it was sent. A client that must be outside of the networks must be so
+    /// by the embedded address, too.
+    fn is_from_strictly(&self, client: IpAddr) -> bool {
+        let embedded = embedded_v4(client).filter(|_| self.outside);
+        self.accepts(Some(client)) && embedded.is_none_or(|v4| self.accepts(Some(v4.into())))
     }
 
     /// Whether the test at a position holds.
-    pub(crate) fn holds(&self, at: usize, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
-        let Some((id, test)) = self.tests.get(at) else { return true };
+    pub(crate) fn holds(&self, index: usize, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
+        let Some((id, test)) = self.tests.get(index) else { return true };
         values.passes(*id, test, route)
     }
 }
 
-/// A pattern, perhaps only for the values that come from one identity of a list.
+/// A pattern of values, optionally only for those of one identity of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     pub(crate) only: Option<IdentityId>,
@@ -81,17 +82,17 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// Whether this value, found under this identity, is meant.
+    /// Whether the pattern matches this value, which was found under this identity.
     pub(crate) fn matches(&self, of: IdentityId, value: &[u8]) -> bool {
         self.only.is_none_or(|only| only == of) && self.text.matches(value)
     }
 }
 
-/// Something for each pattern. Texts without stars are found at once, however many they are.
+/// A map by patterns. Texts without wildcards are found by one hash lookup, whatever their number.
 #[derive(Clone, Debug)]
 pub(crate) struct TextMap<T> {
     exact: HashMap<Box<[u8]>, T, FixedState>,
-    /// With stars, or only for one identity of a list.
+    /// Patterns with wildcards, or only for one identity of a list.
     others: Vec<(Pattern, T)>,
 }
 
@@ -100,40 +101,40 @@ impl<T: Default> TextMap<T> {
         TextMap { exact: HashMap::default(), others: Vec::new() }
     }
 
-    /// What is kept for this pattern.
+    /// Returns the value of this pattern, and inserts the default if it is missing.
     pub(crate) fn entry(&mut self, pattern: Pattern) -> &mut T {
         if pattern.only.is_none() && !pattern.text.is_wildcard() {
             return self.exact.entry(pattern.text.0.into_bytes().into()).or_default();
         }
-        let at = self.others.iter().position(|(known, _)| *known == pattern).unwrap_or_else(|| {
+        let index = self.others.iter().position(|(known, _)| *known == pattern).unwrap_or_else(|| {
             self.others.push((pattern, T::default()));
             self.others.len() - 1
         });
-        &mut self.others[at].1
+        &mut self.others[index].1
     }
 }
 
 impl<T> TextMap<T> {
-    /// What is kept for each pattern that means this value.
+    /// Returns the value of each pattern that matches this text.
     pub(crate) fn find(&self, of: IdentityId, value: &[u8]) -> impl Iterator<Item = &T> {
-        let others = self.others.iter().filter(move |(pattern, _)| pattern.matches(of, value)).map(|(_, kept)| kept);
+        let others = self.others.iter().filter(move |(pattern, _)| pattern.matches(of, value)).map(|(_, value)| value);
         self.exact.get(value).into_iter().chain(others)
     }
 
-    /// Whether any pattern means this value.
-    pub(crate) fn has(&self, of: IdentityId, value: &[u8]) -> bool {
+    /// Whether any pattern matches this text.
+    pub(crate) fn matches(&self, of: IdentityId, value: &[u8]) -> bool {
         self.find(of, value).next().is_some()
     }
 }
 
-/// What is asked of a value.
+/// A test of one value.
 #[derive(Clone, Debug)]
 pub(crate) enum Test {
     Present,
     Absent,
     OneOf(TextMap<()>),
     OneOfBut {
-        /// Any, where there are none.
+        /// Any value if `None`.
         these: Option<TextMap<()>>,
         but_not: TextMap<()>,
     },
@@ -158,7 +159,7 @@ impl Test {
         }
     }
 
-    /// Whether a value that cannot be used passes: it may be taken for one, and for none, and for no value in particular.
+    /// Whether an unusable value passes: it counts both as present and as absent, but equals no particular value.
     pub(crate) fn holds_for_unusable(&self) -> bool {
         match self {
             Test::Present | Test::Absent => true,
@@ -171,9 +172,9 @@ impl Test {
     pub(crate) fn holds(&self, found: Option<(IdentityId, &[u8])>) -> bool {
         match (self, found) {
             (Test::Present, Some(_)) | (Test::Absent, None) => true,
-            (Test::OneOf(map), Some((of, value))) => map.has(of, value),
+            (Test::OneOf(map), Some((of, value))) => map.matches(of, value),
             (Test::OneOfBut { these, but_not }, Some((of, value))) => {
-                these.as_ref().is_none_or(|these| these.has(of, value)) && !but_not.has(of, value)
+                these.as_ref().is_none_or(|these| these.matches(of, value)) && !but_not.matches(of, value)
             }
             _ => false,
         }

@@ -1,4 +1,4 @@
-//! Hosts made comparable, the host patterns of all rules, and which of them a host matches.
+//! The index of conditions on the host, and the normalisation of hosts.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,45 +8,46 @@ use smallvec::SmallVec;
 
 use crate::compiled::matching::bits::RuleSet;
 
-/// All patterns.
+/// The host patterns of all rules.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     exact: HashMap<Box<[u8]>, RuleSet, FixedState>,
-    /// By what follows `*.`; the empty text for `*` alone.
-    below: HashMap<Box<[u8]>, RuleSet, FixedState>,
-    /// No suffix has more labels, so a host of thousands of labels costs no more than others.
+    /// Patterns with a wildcard, by the text that follows `*.`; the empty text for `*` alone.
+    wildcards: HashMap<Box<[u8]>, RuleSet, FixedState>,
+    /// The largest number of labels in a wildcard's suffix. It bounds the work for a host of thousands of labels.
     labels_max: usize,
 }
 
 impl Hosts {
     /// Adds a rule's pattern.
     pub(crate) fn insert(&mut self, pattern: &str, rule: u32) {
-        let (suffix, is_below) = match pattern.strip_prefix('*') {
+        let (suffix, is_wildcard) = match pattern.strip_prefix('*') {
             Some(rest) => (rest.strip_prefix('.').unwrap_or(rest), true),
             None => (pattern, false),
         };
         let suffix: Box<[u8]> = normalise(suffix).map_or_else(Box::default, |host| (&*host).into());
-        let map = if is_below { &mut self.below } else { &mut self.exact };
-        if is_below {
+        let map = if is_wildcard { &mut self.wildcards } else { &mut self.exact };
+        if is_wildcard {
             self.labels_max = self.labels_max.max(suffix.split(|byte| *byte == b'.').count());
         }
         map.entry(suffix).or_default().insert(rule);
     }
 
-    /// The rules of each pattern that a host matches.
+    /// Returns the rules of each pattern that a host matches.
     pub(crate) fn find(&self, host: &[u8]) -> SmallVec<[&RuleSet; 4]> {
         let mut found: SmallVec<[&RuleSet; 4]> = self.exact.get(host).into_iter().collect();
-        if self.below.is_empty() {
+        if self.wildcards.is_empty() {
             return found;
         }
-        found.extend(self.below.get(&b""[..]));
-        let dots = host.iter().enumerate().rev().filter(|(_, byte)| **byte == b'.').map(|(at, _)| at);
-        found.extend(dots.take(self.labels_max).filter_map(|at| self.below.get(&host[at + 1..])));
+        found.extend(self.wildcards.get(&b""[..]));
+        let dots = host.iter().enumerate().rev().filter(|(_, byte)| **byte == b'.').map(|(index, _)| index);
+        found.extend(dots.take(self.labels_max).filter_map(|index| self.wildcards.get(&host[index + 1..])));
         found
     }
 }
 
-/// A host without its port, in lower case, without the dot that ends a full name. `None` if there is none.
+/// Returns a host in lower case, without its port and without the final dot of a fully qualified name. `None` if
+/// nothing is left.
 pub(crate) fn normalise(host: &str) -> Option<Cow<'_, [u8]>> {
     let host = without_port(host.trim_ascii().as_bytes());
     let host = host.strip_suffix(b".").unwrap_or(host);
@@ -65,8 +66,8 @@ fn without_port(host: &[u8]) -> &[u8] {
         return end.map_or(host, |end| &host[..=end]);
     }
     match host.iter().position(|byte| *byte == b':') {
-        // Several colons and no brackets are an IPv6 address that was written bare.
-        Some(at) if !host[at + 1..].contains(&b':') => &host[..at],
+        // Several colons without brackets are a bare IPv6 address.
+        Some(index) if !host[index + 1..].contains(&b':') => &host[..index],
         _ => host,
     }
 }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_is_for_all_below() {
+    fn wildcard_matches_all_subdomains_and_not_the_domain_itself() {
         let mut hosts = Hosts::default();
         for (rule, pattern) in (0..).zip(["example.com", "*.example.com", "*.com", "*", "*.Other.org:80"]) {
             hosts.insert(pattern, rule);
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_case_and_a_last_dot_do_not_count() {
+    fn normalised_host_has_no_port_upper_case_or_final_dot() {
         for (host, expected) in [
             ("example.com", Some("example.com")),
             ("Example.COM:8080", Some("example.com")),

@@ -1,4 +1,4 @@
-//! Paths: those that a policy names, and what servers take a request's path for.
+//! Path patterns of policies, and the readings of a request's path.
 
 pub(crate) mod normal;
 pub(crate) mod pattern;

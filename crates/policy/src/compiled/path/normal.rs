@@ -1,7 +1,7 @@
-//! Paths made comparable: those of a policy, and what the readings of a request's path have in common.
+//! Normalises the paths of a policy, and has the functions that all readings of a request's path share.
 //!
-//! A policy says plainly which path it means, and that is decoded and resolved
-//! once. What a client asks for depends on who serves it: see `readings`.
+//! The path of a policy has one meaning, so it is decoded and resolved once. The meaning of a request's path depends on
+//! the server: see `readings`.
 
 use std::borrow::Cow;
 
@@ -12,16 +12,16 @@ use crate::model::{Paths, TrailingSlash};
 /// A path that can be compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NormalPath<'a> {
-    /// Begins with a slash. Where slashes at the end mean nothing, the last one of a longer path is left out.
+    /// The path, which begins with a slash. A trailing slash is removed if the policy ignores it. The root stays `/`.
     pub(crate) bytes: Cow<'a, [u8]>,
-    /// Whether it ended in a slash, and thus lies below the path without it.
+    /// Whether the path ended in a slash, and is thus below the path without it.
     pub(crate) slash: bool,
 }
 
-/// What stands behind the slash of this number of a path, counted from 1. The root has no segments.
-pub(crate) fn segment(path: &[u8], at: usize) -> Option<&[u8]> {
+/// Returns the segment of this number, counted from 1. The root has no segments.
+pub(crate) fn segment(path: &[u8], number: usize) -> Option<&[u8]> {
     let rest = path.get(1..).filter(|rest| !rest.is_empty())?;
-    rest.split(|byte| *byte == b'/').nth(at.checked_sub(1)?)
+    rest.split(|byte| *byte == b'/').nth(number.checked_sub(1)?)
 }
 
 /// Normalises a path of a policy. `None` if it is empty.
@@ -30,11 +30,11 @@ pub(crate) fn normalise(text: &str, paths: Paths) -> Option<NormalPath<'static>>
         return None;
     }
     let decoded = decode(without_query(without_origin(text.as_bytes())));
-    Some(settle(resolve(&decoded, Escapes::Read, Habits::default()), paths))
+    Some(apply_settings(resolve(&decoded, Escapes::Decoded, Quirks::default()), paths))
 }
 
-/// A path, once case and the slash at the end are as the policy wants them.
-pub(crate) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath<'static> {
+/// Applies the policy's settings for letter case and trailing slashes to a path.
+pub(crate) fn apply_settings(mut path: Vec<u8>, paths: Paths) -> NormalPath<'static> {
     if path.first() != Some(&b'/') {
         path.insert(0, b'/');
     }
@@ -48,10 +48,10 @@ pub(crate) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath<'static> {
     NormalPath { bytes: Cow::Owned(path), slash }
 }
 
-/// The same for a path that every server takes for the same, and whether it ended in a slash. `None` if letters of it
+/// The same for a plain path, without copying it. Returns the path and whether it ended in a slash; `None` if letters
 /// have to be changed.
 #[inline(always)]
-pub(crate) fn settle_plain(path: &[u8], paths: Paths) -> Option<(&[u8], bool)> {
+pub(crate) fn apply_settings_to_plain(path: &[u8], paths: Paths) -> Option<(&[u8], bool)> {
     if paths.ignore_case && path.iter().any(u8::is_ascii_uppercase) {
         return None;
     }
@@ -60,7 +60,7 @@ pub(crate) fn settle_plain(path: &[u8], paths: Paths) -> Option<(&[u8], bool)> {
     Some((&path[..path.len() - usize::from(is_dropped)], slash))
 }
 
-/// What lies behind `http://host` where a client sends the whole of it, as to a proxy.
+/// Returns a target without `http://host`, which clients send to proxies.
 pub(crate) fn without_origin(target: &[u8]) -> &[u8] {
     if target.first() == Some(&b'/') {
         return target;
@@ -74,18 +74,18 @@ pub(crate) fn without_origin(target: &[u8]) -> &[u8] {
     &authority[host..]
 }
 
-/// A question mark ends a path before anything is decoded; `%3F` does not.
+/// Returns a target without its query. A question mark ends the path before decoding; `%3F` does not.
 pub(crate) fn without_query(target: &[u8]) -> &[u8] {
     let end = target.iter().position(|byte| matches!(byte, b'?' | b'#'));
     &target[..end.unwrap_or(target.len())]
 }
 
-/// Decodes once. What is no escape stays as it is.
+/// Percent-decodes a text once. Invalid escapes are unchanged.
 pub(crate) fn decode(text: &[u8]) -> Vec<u8> {
     decode_but(text, |_| false)
 }
 
-/// Decodes all escapes but those of some bytes, whose digits become small letters.
+/// Percent-decodes all escapes except those of bytes for which `is_kept` returns true. Their digits become lower case.
 pub(crate) fn decode_but(text: &[u8], is_kept: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -106,40 +106,41 @@ fn hex_byte([high, low]: [u8; 2]) -> Option<u8> {
     Some(digit(high)? << 4 | digit(low)?)
 }
 
-/// What is done about escapes, beside dots.
+/// The treatment of percent escapes while dot segments are resolved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Escapes {
-    /// They have been read already.
-    Read,
-    /// Each segment is read by itself, so that an escaped slash ends none.
-    ReadWithin,
-    /// The same, but escaped slashes stay escaped.
+    /// The text is decoded already.
+    Decoded,
+    /// Each segment is decoded separately, so that an escaped slash does not end a segment.
+    DecodeSegments,
+    /// The same, but slashes remain escaped.
     KeepSlashes,
 }
 
-/// What some servers do beside.
+/// Differences between servers in reading a path.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Habits {
-    /// As in Windows and in old programs in C: a backslash is a slash, a name has no dots and spaces at its end, and
-    /// a path ends at a zero.
+pub(crate) struct Quirks {
+    /// As Windows and old C programs do: a backslash is a slash, trailing dots and spaces of a name are dropped, and a
+    /// path ends at a zero byte.
     pub(crate) lenient: bool,
-    /// As servers of Java do: a segment ends at its first semicolon.
+    /// As Java servers do: a segment ends at its first semicolon.
     pub(crate) parameters: bool,
 }
 
-/// Begins with a slash. The last byte is one if it leads to what lies below.
-pub(crate) fn resolve(text: &[u8], escapes: Escapes, habits: Habits) -> Vec<u8> {
+/// Merges slashes and resolves dot segments. The result begins with a slash. It ends in one if the text ends in a slash
+/// or a dot segment.
+pub(crate) fn resolve(text: &[u8], escapes: Escapes, quirks: Quirks) -> Vec<u8> {
     let mut path = Vec::with_capacity(text.len() + 1);
     let mut starts: SmallVec<[usize; 16]> = SmallVec::new();
     let mut slash = true;
-    for segment in text.split(|byte| *byte == b'/' || (habits.lenient && *byte == b'\\')) {
+    for segment in text.split(|byte| *byte == b'/' || (quirks.lenient && *byte == b'\\')) {
         let segment = match escapes {
             _ if !segment.contains(&b'%') => Cow::Borrowed(segment),
-            Escapes::Read => Cow::Borrowed(segment),
-            Escapes::ReadWithin => Cow::Owned(decode(segment)),
+            Escapes::Decoded => Cow::Borrowed(segment),
+            Escapes::DecodeSegments => Cow::Owned(decode(segment)),
             Escapes::KeepSlashes => Cow::Owned(decode_but(segment, |byte| matches!(byte, b'/' | b'\\'))),
         };
-        let (name, is_last) = habits.name(&segment);
+        let (name, is_last) = quirks.name(&segment);
         slash = matches!(name, b"" | b"." | b"..");
         match name {
             b"" | b"." => {}
@@ -161,8 +162,8 @@ pub(crate) fn resolve(text: &[u8], escapes: Escapes, habits: Habits) -> Vec<u8> 
     path
 }
 
-impl Habits {
-    /// What is left of a segment, and whether the path ends with it.
+impl Quirks {
+    /// Returns the name that a server reads from a segment, and whether the path ends with it.
     fn name(self, segment: &[u8]) -> (&[u8], bool) {
         let mut name = segment;
         let mut is_last = false;
@@ -173,16 +174,16 @@ impl Habits {
             name = &name[..end];
         }
         if self.lenient {
-            name = without_end(name, |byte| byte == b' ');
+            name = trim_end_where(name, |byte| byte == b' ');
             if !matches!(name, b"." | b"..") {
-                name = without_end(name, |byte| matches!(byte, b'.' | b' '));
+                name = trim_end_where(name, |byte| matches!(byte, b'.' | b' '));
             }
         }
         (name, is_last)
     }
 }
 
-fn without_end(name: &[u8], is_dropped: impl Fn(u8) -> bool) -> &[u8] {
+fn trim_end_where(name: &[u8], is_dropped: impl Fn(u8) -> bool) -> &[u8] {
     let end = name.iter().rposition(|byte| !is_dropped(*byte)).map_or(0, |last| last + 1);
     &name[..end]
 }
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_a_policy_is_decoded_and_resolved() {
+    fn policy_path_is_decoded_and_resolved() {
         let cases = [
             ("/auth/login", "/auth/login"),
             ("/auth/login?a=/../b", "/auth/login"),
@@ -235,10 +236,10 @@ mod tests {
             ("/a/..?x", "/"),
             ("/a/.#x", "/a"),
             ("/a/..b", "/a/..b"),
-            // Decoded once: what is left is the backend's text, too.
+            // Decoded once, as a backend does.
             ("/a%252fb", "/a%2fb"),
             ("/a%3fb", "/a?b"),
-            // No escapes.
+            // Invalid escapes.
             ("/100%", "/100%"),
             ("/%zz%4", "/%zz%4"),
             ("/%+1", "/%+1"),
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_at_the_end_is_remembered_or_kept() {
+    fn trailing_slash_is_reported_and_kept_only_by_setting() {
         for (target, ignored, kept, slash) in [
             ("/pay/", "/pay", "/pay/", true),
             ("/pay//", "/pay", "/pay/", true),
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn case_counts_unless_it_is_to_be_ignored() {
+    fn letter_case_is_kept_unless_the_policy_ignores_it() {
         let ignoring = Paths { ignore_case: true, ..Paths::default() };
         assert_eq!(normal("/Login", Paths::default()).0, "/Login");
         assert_eq!(normal("/Login", ignoring).0, "/login");
@@ -274,10 +275,10 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_between_slashes() {
+    fn segments_are_the_texts_between_slashes() {
         let segments = |target, paths| {
             let path = normalise(target, paths).unwrap();
-            let texts = (1..).map_while(|at| segment(&path.bytes, at));
+            let texts = (1..).map_while(|number| segment(&path.bytes, number));
             texts.map(|segment| String::from_utf8_lossy(segment).into_owned()).collect::<Vec<_>>()
         };
         assert_eq!(segments("/", KEEP), [""; 0]);

@@ -8,64 +8,64 @@ use crate::request::is_same;
 /// A pattern, segment by segment.
 #[derive(Clone, Debug)]
 pub(crate) struct PathPattern {
-    /// As it is shown. Of a pattern that stands for one path, that path.
+    /// The text for display. For a pattern without wildcards, this is the path that it matches.
     pub(crate) text: Vec<u8>,
-    pub(crate) segments: Vec<Segment>,
-    /// Whether it stands for everything below the segments.
-    pub(crate) below: bool,
-    form: Form,
+    pub(crate) segments: Vec<PatternSegment>,
+    /// Whether the pattern matches everything below the segments: it ends in `/*`.
+    pub(crate) is_prefix: bool,
+    kind: MatchKind,
 }
 
-/// How a pattern is compared by itself.
+/// The way in which one pattern is compared with a path.
 #[derive(Clone, Copy, Debug)]
-enum Form {
-    /// It stands for one path, which is its text.
+enum MatchKind {
+    /// The pattern matches one path, which is its text.
     Exact,
-    /// It stands for everything below a path.
-    Below,
-    /// Some segments may be any.
+    /// The pattern matches everything below a path.
+    Prefix,
+    /// Some segments are wildcards.
     Segments,
 }
 
-/// What the text of a pattern ends in that stands for everything below.
-const BELOW: &[u8] = b"/*";
+/// The end of the text of a prefix pattern.
+const PREFIX_END: &[u8] = b"/*";
 
 #[derive(Clone, Debug)]
-pub(crate) enum Segment {
+pub(crate) enum PatternSegment {
     Text(Box<[u8]>),
-    /// Any, but not an empty one: `*`, or a parameter with the name as it is written.
+    /// Any segment that is not empty: `*`, or a parameter with its name as written.
     Any(Box<[u8]>),
 }
 
 impl PathPattern {
-    /// Stars and parameters are seen before anything is decoded: `%2A` is the character.
+    /// Parses a pattern. Wildcards and parameters are recognised before decoding: `%2A` is a literal star.
     pub(crate) fn read(text: &str, paths: Paths) -> PathPattern {
         let text = if paths.ignore_case { text.to_ascii_lowercase() } else { text.to_owned() };
         let path = without_query(text.as_bytes());
         let (path, slash) = path.strip_suffix(b"/").map_or((path, false), |path| (path, true));
-        let (path, below) = match path.strip_suffix(BELOW) {
+        let (path, is_prefix) = match path.strip_suffix(PREFIX_END) {
             Some(path) if !slash || paths.trailing_slash == TrailingSlash::Ignore => (path, true),
             _ => (path, false),
         };
-        let mut pattern = PathPattern { text: Vec::new(), segments: Vec::new(), below, form: Form::Exact };
+        let mut pattern = PathPattern { text: Vec::new(), segments: Vec::new(), is_prefix, kind: MatchKind::Exact };
         for segment in path.split(|byte| *byte == b'/') {
             pattern.add(segment, paths);
         }
-        if slash && !below && !pattern.segments.is_empty() && paths.trailing_slash == TrailingSlash::Keep {
-            pattern.segments.push(Segment::Text(Box::default()));
+        if slash && !is_prefix && !pattern.segments.is_empty() && paths.trailing_slash == TrailingSlash::Keep {
+            pattern.segments.push(PatternSegment::Text(Box::default()));
         }
-        pattern.text = pattern.shown();
-        if pattern.segments.iter().any(|segment| matches!(segment, Segment::Any(_))) {
-            pattern.form = Form::Segments;
-        } else if below {
-            pattern.form = Form::Below;
+        pattern.text = pattern.to_text();
+        if pattern.segments.iter().any(|segment| matches!(segment, PatternSegment::Any(_))) {
+            pattern.kind = MatchKind::Segments;
+        } else if is_prefix {
+            pattern.kind = MatchKind::Prefix;
         }
         pattern
     }
 
     fn add(&mut self, segment: &[u8], paths: Paths) {
         if segment == b"*" || str::from_utf8(segment).is_ok_and(is_parameter) {
-            self.segments.push(Segment::Any(segment.into()));
+            self.segments.push(PatternSegment::Any(segment.into()));
             return;
         }
         let mut decoded = decode(segment);
@@ -76,84 +76,84 @@ impl PathPattern {
             match name {
                 b"" | b"." => {}
                 b".." => drop(self.segments.pop()),
-                _ => self.segments.push(Segment::Text(name.into())),
+                _ => self.segments.push(PatternSegment::Text(name.into())),
             }
         }
     }
 
-    fn shown(&self) -> Vec<u8> {
-        let mut shown = Vec::new();
+    fn to_text(&self) -> Vec<u8> {
+        let mut text = Vec::new();
         for segment in &self.segments {
-            shown.push(b'/');
-            shown.extend_from_slice(segment.shown());
+            text.push(b'/');
+            text.extend_from_slice(segment.text());
         }
-        if self.below {
-            shown.extend_from_slice(BELOW);
+        if self.is_prefix {
+            text.extend_from_slice(PREFIX_END);
         }
-        if shown.is_empty() {
-            shown.push(b'/');
+        if text.is_empty() {
+            text.push(b'/');
         }
-        shown
+        text
     }
 
-    /// Whether it stands for more than one path.
-    pub(crate) fn is_wild(&self) -> bool {
-        !matches!(self.form, Form::Exact)
+    /// Whether the pattern matches more than one path.
+    pub(crate) fn is_wildcard(&self) -> bool {
+        !matches!(self.kind, MatchKind::Exact)
     }
 
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// Whether a path matches. `slash` says whether it was sent with a slash at its end.
+    /// Whether a path matches. `slash` is whether it was sent with a trailing slash.
     #[inline]
     pub(crate) fn matches(&self, path: &[u8], slash: bool) -> bool {
-        match self.form {
-            Form::Exact => is_same(&self.text, path),
-            Form::Below => {
-                let above = self.text.strip_suffix(BELOW).unwrap_or_default();
-                match path.get(above.len()) {
-                    Some(next) => *next == b'/' && path.starts_with(above),
-                    None => slash && *path == *above,
+        match self.kind {
+            MatchKind::Exact => is_same(&self.text, path),
+            MatchKind::Prefix => {
+                let prefix = self.text.strip_suffix(PREFIX_END).unwrap_or_default();
+                match path.get(prefix.len()) {
+                    Some(next) => *next == b'/' && path.starts_with(prefix),
+                    None => slash && *path == *prefix,
                 }
             }
-            Form::Segments => self.matches_segments(path, slash),
+            MatchKind::Segments => self.matches_segments(path, slash),
         }
     }
 
     fn matches_segments(&self, path: &[u8], slash: bool) -> bool {
         let mut rest = path.get(1..).filter(|rest| !rest.is_empty());
         for wanted in &self.segments {
-            let Some(behind) = rest else { return false };
-            let end = behind.iter().position(|byte| *byte == b'/');
-            let segment = &behind[..end.unwrap_or(behind.len())];
+            let Some(remaining) = rest else { return false };
+            let end = remaining.iter().position(|byte| *byte == b'/');
+            let segment = &remaining[..end.unwrap_or(remaining.len())];
             let is_wanted = match wanted {
-                Segment::Text(text) => **text == *segment,
-                Segment::Any(_) => !segment.is_empty(),
+                PatternSegment::Text(text) => **text == *segment,
+                PatternSegment::Any(_) => !segment.is_empty(),
             };
             if !is_wanted {
                 return false;
             }
-            rest = end.map(|end| &behind[end + 1..]);
+            rest = end.map(|end| &remaining[end + 1..]);
         }
-        if self.below { rest.is_some() || slash } else { rest.is_none() }
+        if self.is_prefix { rest.is_some() || slash } else { rest.is_none() }
     }
 
-    /// What comes first is the more specific: one path before many, longer before shorter (the name of a parameter is
-    /// no longer than a star), one segment before everything below.
+    /// Returns the sort key that orders patterns by specificity, the most specific first: one path before many, longer
+    /// before shorter (the name of a parameter counts as one character), one segment before everything below.
     pub(crate) fn rank(&self) -> (bool, std::cmp::Reverse<usize>, bool) {
-        let length = |segment: &Segment| match segment {
-            Segment::Text(text) => 1 + text.len(),
-            Segment::Any(_) => 2,
+        let length = |segment: &PatternSegment| match segment {
+            PatternSegment::Text(text) => 1 + text.len(),
+            PatternSegment::Any(_) => 2,
         };
-        let length = self.segments.iter().map(length).sum::<usize>() + if self.below { 2 } else { 0 };
-        (self.is_wild(), std::cmp::Reverse(length), self.below)
+        let length = self.segments.iter().map(length).sum::<usize>() + if self.is_prefix { 2 } else { 0 };
+        (self.is_wildcard(), std::cmp::Reverse(length), self.is_prefix)
     }
 }
 
-impl Segment {
-    fn shown(&self) -> &[u8] {
-        let (Segment::Text(text) | Segment::Any(text)) = self;
+impl PatternSegment {
+    fn text(&self) -> &[u8] {
+        let (PatternSegment::Text(text) | PatternSegment::Any(text)) = self;
         text
     }
 }

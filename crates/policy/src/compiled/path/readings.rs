@@ -1,27 +1,25 @@
-//! The readings of a request's path: what the servers behind may take it for.
+//! The readings of a request's path: the paths that different backends may derive from it.
 //!
-//! axum compares a path as it was sent; others decode it first; nginx then
-//! merges slashes and resolves dots, and takes an escaped slash for one; Envoy
-//! resolves dots and leaves escaped slashes to others; servers of Java cut
-//! parameters off, those of Windows take backslashes for slashes. Which of them
-//! is behind is not known here, so a path has all of these readings. A rule that
-//! limits applies in any of them; what exempts needs all of them. A login that is
-//! none costs its client one unit; a login that is missed makes the rule useless.
+//! axum compares a path as it was sent. Other servers decode it first. nginx then merges slashes, resolves dot segments
+//! and treats an escaped slash as a slash. Envoy resolves dot segments and passes escaped slashes on. Java servers
+//! remove path parameters, Windows servers treat backslashes as slashes. The backend is unknown here, so a path has all
+//! of these readings. A rule that limits applies if any reading matches; an exemption requires all of them. A request
+//! that is wrongly counted as a login costs its client one unit; a login that is not counted makes the rule useless.
 //!
-//! Every server is taken to decode once: a program that decodes what was
-//! decoded before is no reading.
+//! Every server is assumed to decode once. There is no reading for programs that decode twice.
 
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
 use crate::compiled::path::normal::{
-    Escapes, Habits, NormalPath, decode, decode_but, resolve, settle, settle_plain, without_origin, without_query,
+    Escapes, NormalPath, Quirks, apply_settings, apply_settings_to_plain, decode, decode_but, resolve, without_origin,
+    without_query,
 };
 use crate::compiled::path::plain_path::{is_name_end, plain};
 use crate::model::Paths;
 
-/// At least one reading, the most resolved first, each once. Most paths have no other.
+/// The distinct readings of a path, at least one, the most resolved first. Most paths have one.
 #[derive(Debug)]
 pub(crate) struct Readings<'a> {
     first: NormalPath<'a>,
@@ -29,15 +27,15 @@ pub(crate) struct Readings<'a> {
 }
 
 impl<'a> Readings<'a> {
-    /// The readings of a target. `None` if it is empty: then the path is not known.
+    /// Returns the readings of a target. `None` if the target is empty: the path is then unknown.
     pub(crate) fn of(target: &'a str, paths: Paths) -> Option<Readings<'a>> {
         if target.is_empty() {
             return None;
         }
         let target = without_origin(target.as_bytes());
         Some(match plain(target) {
-            Some(path) => Readings { first: one(path, paths), others: Vec::new() },
-            None => Readings::of_odd(without_query(target), paths),
+            Some(path) => Readings { first: plain_reading(path, paths), others: Vec::new() },
+            None => Readings::of_ambiguous(without_query(target), paths),
         })
     }
 
@@ -51,90 +49,90 @@ impl<'a> Readings<'a> {
         &self.first
     }
 
-    /// How many there are.
+    /// Returns the number of readings.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         1 + self.others.len()
     }
 
-    /// The reading of a number, counted from 0.
+    /// Returns the reading of a number, counted from 0.
     #[inline]
     pub(crate) fn get(&self, number: usize) -> &NormalPath<'a> {
-        number.checked_sub(1).and_then(|at| self.others.get(at)).unwrap_or(&self.first)
+        number.checked_sub(1).and_then(|index| self.others.get(index)).unwrap_or(&self.first)
     }
 
-    /// No more than 24: six ways, with each combination of habits, and two that resolve nothing; of four of the six
-    /// there are any only with escaped slashes.
+    /// Returns the readings of a path that is not plain, at most 24: six ways to resolve it, with each combination of
+    /// quirks, four of them only for paths with escaped slashes, and two readings that resolve nothing.
     #[cold]
-    fn of_odd(sent: &[u8], paths: Paths) -> Readings<'a> {
+    fn of_ambiguous(sent: &[u8], paths: Paths) -> Readings<'a> {
         let decoded = decode(sent);
-        let habits = habits(&decoded);
-        let first = settle(resolve(&decoded, Escapes::Read, habits[0]), paths);
+        let quirks = relevant_quirks(&decoded);
+        let first = apply_settings(resolve(&decoded, Escapes::Decoded, quirks[0]), paths);
         let mut readings = Readings { first, others: Vec::new() };
-        for habits in habits[1..].iter().copied() {
-            readings.add(resolve(&decoded, Escapes::Read, habits), paths);
+        for quirks in quirks[1..].iter().copied() {
+            readings.add(resolve(&decoded, Escapes::Decoded, quirks), paths);
         }
-        // A gateway without a habit resolves what it passes on to a server that has it.
-        let strict = resolve(&decoded, Escapes::Read, Habits::default());
-        readings.add_each(&strict, &habits, paths);
+        // A gateway without a quirk may resolve the path before it passes it on to a server that has the quirk.
+        let strict = resolve(&decoded, Escapes::Decoded, Quirks::default());
+        readings.add_each(&strict, &quirks, paths);
         if has_escaped_slash(sent) {
-            readings.add_each(&resolve(sent, Escapes::ReadWithin, Habits::default()), &habits, paths);
-            for habits in habits.iter().copied() {
-                let passed_on = resolve(sent, Escapes::ReadWithin, habits);
-                readings.add(resolve(&passed_on, Escapes::Read, habits), paths);
+            readings.add_each(&resolve(sent, Escapes::DecodeSegments, Quirks::default()), &quirks, paths);
+            for quirks in quirks.iter().copied() {
+                let passed_on = resolve(sent, Escapes::DecodeSegments, quirks);
+                readings.add(resolve(&passed_on, Escapes::Decoded, quirks), paths);
                 readings.add(passed_on, paths);
-                readings.add(resolve(sent, Escapes::KeepSlashes, habits), paths);
+                readings.add(resolve(sent, Escapes::KeepSlashes, quirks), paths);
             }
         }
         readings.add(decoded, paths);
-        readings.add(decode_but(sent, may_be_sent), paths);
+        readings.add(decode_but(sent, is_path_byte), paths);
         readings
     }
 
-    /// What servers with these habits make of a path that was resolved before.
-    fn add_each(&mut self, resolved: &[u8], habits: &[Habits], paths: Paths) {
-        for habits in habits.iter().copied().filter(|habits| *habits != Habits::default()) {
-            self.add(resolve(resolved, Escapes::Read, habits), paths);
+    /// Adds the readings of servers with these quirks of a path that a gateway has resolved.
+    fn add_each(&mut self, resolved: &[u8], quirks: &[Quirks], paths: Paths) {
+        for quirks in quirks.iter().copied().filter(|quirks| *quirks != Quirks::default()) {
+            self.add(resolve(resolved, Escapes::Decoded, quirks), paths);
         }
     }
 
     fn add(&mut self, path: Vec<u8>, paths: Paths) {
-        let path = settle(path, paths);
+        let path = apply_settings(path, paths);
         if self.first != path && !self.others.contains(&path) {
             self.others.push(path);
         }
     }
 }
 
-fn one(path: &[u8], paths: Paths) -> NormalPath<'_> {
-    match settle_plain(path, paths) {
+fn plain_reading(path: &[u8], paths: Paths) -> NormalPath<'_> {
+    match apply_settings_to_plain(path, paths) {
         Some((bytes, slash)) => NormalPath { bytes: Cow::Borrowed(bytes), slash },
-        None => settle(path.to_vec(), paths),
+        None => apply_settings(path.to_vec(), paths),
     }
 }
 
-/// The habits that make a difference to this path, those that do the most first.
-fn habits(decoded: &[u8]) -> SmallVec<[Habits; 4]> {
+/// Returns the combinations of quirks that can change this path, those with the most quirks first.
+fn relevant_quirks(decoded: &[u8]) -> SmallVec<[Quirks; 4]> {
     let is_end = |byte: Option<&u8>| byte.is_none_or(|byte| matches!(byte, b'/' | b'\\' | b';' | 0));
-    let drops_at = |at: usize, byte: u8| !is_name_end(byte) && is_end(decoded.get(at + 1));
-    let lenient = decoded.iter().enumerate().any(|(at, byte)| matches!(byte, b'\\' | 0) || drops_at(at, *byte));
+    let drops_at = |index: usize, byte: u8| !is_name_end(byte) && is_end(decoded.get(index + 1));
+    let lenient = decoded.iter().enumerate().any(|(index, byte)| matches!(byte, b'\\' | 0) || drops_at(index, *byte));
     let parameters = decoded.contains(&b';');
-    let mut habits = SmallVec::new();
+    let mut quirks = SmallVec::new();
     for lenient in [true, false].into_iter().filter(|has| lenient || !has) {
         for parameters in [true, false].into_iter().filter(|has| parameters || !has) {
-            habits.push(Habits { lenient, parameters });
+            quirks.push(Quirks { lenient, parameters });
         }
     }
-    habits
+    quirks
 }
 
 fn has_escaped_slash(sent: &[u8]) -> bool {
     sent.windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%2f") || escape.eq_ignore_ascii_case(b"%5c"))
 }
 
-/// Whether a byte can stand in a path as it is. Whatever else a client means it has to escape, so the escape says no
-/// more than the byte does.
-fn may_be_sent(byte: u8) -> bool {
+/// Whether a byte may occur unescaped in a path. All other bytes must be escaped, so their escapes and the bytes are
+/// equivalent.
+fn is_path_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/%".contains(&byte)
 }
 
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_path_has_one_reading_and_is_not_copied() {
+    fn plain_path_has_one_reading_and_is_not_copied() {
         for target in [
             "/",
             "/a/b",
@@ -170,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_may_resolve_before_a_server_that_cuts_more() {
+    fn readings_include_a_gateway_that_resolves_before_a_server_with_quirks() {
         for target in ["/app/c/..;/../..;/login", "/app/c/..%20/../..%20/login", "/app/c/..;/%2e%2e/..;/login"] {
             let readings = texts(target, Paths::default());
             assert!(readings.contains(&"/app/login".to_owned()), "{target}: {readings:?}");
@@ -178,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_resolved_reading_comes_first_and_each_is_there_once() {
+    fn readings_are_distinct_and_the_most_resolved_is_first() {
         for (target, expected) in [
             ("/a%20b", &["/a b"][..]),
             ("/caf%C3%a9", &["/caf\u{e9}"]),
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn case_and_the_last_slash_are_settled_in_every_reading() {
+    fn case_and_trailing_slash_settings_apply_to_every_reading() {
         let keep = Paths { trailing_slash: TrailingSlash::Keep, ignore_case: true };
         assert_eq!(texts("/A/B/", keep), ["/a/b/"]);
         assert_eq!(texts("/A/%42//", keep), ["/a/b/", "/a/b//", "/a/%42//"]);

@@ -1,4 +1,4 @@
-//! The path patterns of all rules, and which of them a path matches.
+//! The index of the path patterns of all rules.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,19 +7,19 @@ use smallvec::SmallVec;
 
 use crate::compiled::matching::bits::RuleSet;
 use crate::compiled::path::normal::NormalPath;
-use crate::compiled::path::pattern::{PathPattern, Segment};
+use crate::compiled::path::pattern::{PathPattern, PatternSegment};
 use crate::model::{Paths, Rule};
 
-/// The patterns that a path matches, by number, the most specific first.
+/// The numbers of the patterns that a path matches, the most specific first.
 pub(crate) type MatchedRoutes = SmallVec<[u32; 8]>;
 
-/// All patterns. Their numbers are their order, the most specific first.
+/// All patterns, numbered by specificity, the most specific first.
 #[derive(Debug)]
-pub(crate) struct Routes {
+pub(crate) struct RouteTable {
     patterns: Vec<Route>,
     exact: HashMap<Box<[u8]>, u32, FixedState>,
-    /// Patterns for more than one path, segment by segment. The first node is the root.
-    nodes: Vec<Node>,
+    /// A trie of the patterns with wildcards, by segments. The first node is the root.
+    nodes: Vec<RouteNode>,
 }
 
 #[derive(Debug)]
@@ -29,32 +29,38 @@ struct Route {
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct RouteNode {
     children: HashMap<Box<[u8]>, u32, FixedState>,
-    /// For any one segment.
+    /// The child for any one segment.
     any: Option<u32>,
-    /// The patterns that end here: several where they give a segment different names.
-    here: Vec<u32>,
-    /// The patterns for everything below.
-    below: Vec<u32>,
+    /// The patterns that end at this node: several if they give a segment different names.
+    ending: Vec<u32>,
+    /// The patterns that match everything below this node.
+    prefixes: Vec<u32>,
 }
 
-impl Routes {
-    pub(crate) fn compile(rules: &[Rule], paths: Paths) -> Routes {
+impl RouteTable {
+    pub(crate) fn compile(rules: &[Rule], paths: Paths) -> RouteTable {
+        let texts =
+            (0..).zip(rules).flat_map(|(index, rule)| rule.when.paths.iter().map(move |text| (index, text.as_str())));
+        RouteTable::of_texts(texts, paths)
+    }
+
+    /// Builds the index of these patterns, each with the position of its rule. Rules must be in their order.
+    pub(crate) fn of_texts<'t>(texts: impl Iterator<Item = (u32, &'t str)>, paths: Paths) -> RouteTable {
         let mut by_text: BTreeMap<Vec<u8>, (PathPattern, RuleSet)> = BTreeMap::new();
-        for (at, rule) in (0..).zip(rules) {
-            for text in rule.when.paths.iter().filter(|text| !text.is_empty()) {
-                let pattern = PathPattern::read(text, paths);
-                let (_, rules) = by_text.entry(pattern.text.clone()).or_insert_with(|| (pattern, RuleSet::default()));
-                rules.insert(at);
-            }
+        for (index, text) in texts.filter(|(_, text)| !text.is_empty()) {
+            let pattern = PathPattern::read(text, paths);
+            let (_, rules) = by_text.entry(pattern.text.clone()).or_insert_with(|| (pattern, RuleSet::default()));
+            rules.insert(index);
         }
         let mut patterns: Vec<(PathPattern, RuleSet)> = by_text.into_values().collect();
         patterns.sort_by_key(|(pattern, _)| pattern.rank());
-        let mut routes = Routes { patterns: Vec::new(), exact: HashMap::default(), nodes: vec![Node::default()] };
+        let mut routes =
+            RouteTable { patterns: Vec::new(), exact: HashMap::default(), nodes: vec![RouteNode::default()] };
         for (number, (pattern, rules)) in (0..).zip(patterns) {
-            if pattern.is_wild() {
-                routes.plant(&pattern, number);
+            if pattern.is_wildcard() {
+                routes.insert_wildcard(&pattern, number);
             } else {
                 routes.exact.insert(pattern.text.clone().into(), number);
             }
@@ -63,27 +69,27 @@ impl Routes {
         routes
     }
 
-    fn plant(&mut self, pattern: &PathPattern, number: u32) {
+    fn insert_wildcard(&mut self, pattern: &PathPattern, number: u32) {
         let node = pattern.segments.iter().fold(0, |node, segment| self.child_or_new(node, segment));
         let node = &mut self.nodes[node];
-        let ending = if pattern.below { &mut node.below } else { &mut node.here };
-        ending.push(number);
+        let patterns = if pattern.is_prefix { &mut node.prefixes } else { &mut node.ending };
+        patterns.push(number);
     }
 
-    fn child_or_new(&mut self, node: usize, segment: &Segment) -> usize {
+    fn child_or_new(&mut self, node: usize, segment: &PatternSegment) -> usize {
         let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         let node = &mut self.nodes[node];
         let child = match segment {
-            Segment::Any(_) => *node.any.get_or_insert(next),
-            Segment::Text(text) => *node.children.entry(text.clone()).or_insert(next),
+            PatternSegment::Any(_) => *node.any.get_or_insert(next),
+            PatternSegment::Text(text) => *node.children.entry(text.clone()).or_insert(next),
         };
         if child == next {
-            self.nodes.push(Node::default());
+            self.nodes.push(RouteNode::default());
         }
         child as usize
     }
 
-    /// All patterns that a path matches.
+    /// Returns all patterns that a path matches.
     pub(crate) fn find(&self, path: &NormalPath<'_>) -> MatchedRoutes {
         let mut routes = MatchedRoutes::new();
         if let Some(exact) = self.exact.get(&*path.bytes) {
@@ -97,14 +103,14 @@ impl Routes {
         routes
     }
 
-    /// `rest` are the segments still to come. No path goes deeper than the patterns do.
+    /// Adds the patterns below a node. `rest` has the remaining segments. The recursion is no deeper than the patterns.
     fn walk(&self, node: u32, rest: Option<&[u8]>, slash: bool, routes: &mut MatchedRoutes) {
         let node = &self.nodes[node as usize];
         if rest.is_some() || slash {
-            routes.extend_from_slice(&node.below);
+            routes.extend_from_slice(&node.prefixes);
         }
         let Some(rest) = rest else {
-            routes.extend_from_slice(&node.here);
+            routes.extend_from_slice(&node.ending);
             return;
         };
         if node.children.is_empty() && node.any.is_none() {
@@ -120,7 +126,7 @@ impl Routes {
         }
     }
 
-    /// The rules that have this pattern.
+    /// Returns the rules that have this pattern.
     pub(crate) fn rules(&self, number: u32) -> &RuleSet {
         &self.patterns[number as usize].rules
     }
@@ -129,17 +135,17 @@ impl Routes {
         &self.patterns[number as usize].pattern.text
     }
 
-    /// The texts of all patterns, by number.
+    /// Returns the texts of all patterns, by number.
     pub(crate) fn texts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.patterns.iter().map(|route| route.pattern.text.as_slice())
     }
 
-    /// All patterns with the rules that have them, by number.
+    /// Returns all patterns with their rules, by number.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&PathPattern, &RuleSet)> {
         self.patterns.iter().map(|route| (&route.pattern, &route.rules))
     }
 
-    /// The most specific of a rule's own patterns among those that matched.
+    /// Returns the most specific of a rule's own patterns among those that matched.
     pub(crate) fn of_rule(&self, rule: u32, routes: &[u32]) -> Option<u32> {
         routes.iter().copied().find(|number| self.rules(*number).contains(rule))
     }
@@ -156,13 +162,13 @@ mod tests {
         let paths = Paths { trailing_slash, ignore_case: false };
         let mut all = rule("all");
         all.when.paths = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
-        let routes = Routes::compile(&[all], paths);
+        let routes = RouteTable::compile(&[all], paths);
         let found = routes.find(&normalise(target, paths).unwrap());
         found.iter().map(|number| String::from_utf8_lossy(routes.text(*number)).into_owned()).collect()
     }
 
     #[test]
-    fn the_most_specific_pattern_comes_first() {
+    fn matched_patterns_are_ordered_by_specificity() {
         let patterns = ["/*", "/a/*", "/a/*/c", "/a/b/c", "/*/b/c", "/a/b/c/*", "/x"];
         for (target, expected) in [
             ("/", &["/*"][..]),
@@ -181,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_is_one_segment_that_is_not_empty() {
+    fn parameter_matches_one_segment_that_is_not_empty() {
         let patterns =
             ["/users/{id}", "/users/:user", "/users/*", "/users/me", "/users/{id}/orders/*", "/%7Bid%7D/%2A"];
         for (target, expected) in [
@@ -192,7 +198,7 @@ mod tests {
             ("/users/", &["/users/*"]),
             ("/users/7/orders", &["/users/*"]),
             ("/users/7/orders/8", &["/users/{id}/orders/*", "/users/*"]),
-            // What is escaped in a pattern is the character.
+            // Escaped characters of a pattern are literal.
             ("/{id}/*", &["/{id}/*"]),
             ("/x/y", &[]),
         ] {
@@ -201,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_slash_is_another_path() {
+    fn path_with_a_kept_trailing_slash_is_another_path() {
         for (target, expected) in
             [("/a", &["/a"][..]), ("/a/", &["/a/", "/a/*"]), ("/a/b", &["/a/*"]), ("/a/b/", &["/a/*"])]
         {

@@ -1,117 +1,139 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::Reader;
-use super::members::Members;
+use super::PolicyReader;
+use super::members::KnownMembers;
 use super::values::set;
 use crate::check::codes;
 use crate::check::words::quoted;
 use crate::model::{ClientIp, ForwardedBy, Identity, IdentitySource, OnInvalid, Policy, Tier, TierSource};
-use crate::yaml::findings::{Source, Span};
-use crate::yaml::schema::{Field, Kind, Shape, defaulted, field, names, required, shape};
-use crate::yaml::tree::Node;
+use crate::yaml::findings::{SourceText, TextSpan};
+use crate::yaml::schema::{MapSchema, MemberSchema, ValueSchema, defaulted, field, names, required, shape};
+use crate::yaml::tree::YamlNode;
 
 const NAME: &str = "^[a-z][a-z0-9_]{0,63}$";
 pub(super) const TOKEN: &str = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$";
 
-/// Of `identity`.
-pub(super) static IDENTITIES: Shape = Shape {
-    others: Some(Kind::Object(&IDENTITY)),
+/// The members of `identity`.
+pub(super) static IDENTITIES: MapSchema = MapSchema {
+    others: Some(ValueSchema::Object(&IDENTITY)),
     ..shape(
         "identities",
-        "What clients are known by. Besides these, client_ip, method, host, path and route always exist.",
+        "The identities of clients, by name. client_ip, method, host, path and route always exist.",
         &[
             field(
                 "client_ip",
-                Kind::Object(&CLIENT_IP),
-                "How a client's address is found, and what part of it counts.",
+                ValueSchema::Object(&CLIENT_IP),
+                "How the client's address is determined, and which part of it is the identity.",
             ),
-            field("tier", Kind::Object(&TIER), "Which tier a client belongs to; it chooses among a rule's `tiers`."),
+            field(
+                "tier",
+                ValueSchema::Object(&TIER),
+                "The source of a client's tier, which selects a limit from a rule's `tiers`.",
+            ),
         ],
     )
 };
 
-pub(super) static CLIENT_IP: Shape = shape(
+pub(super) static CLIENT_IP: MapSchema = shape(
     "client_ip",
-    "How a client's address is found, and what part of it counts.",
+    "How the client's address is determined, and which part of it is the identity.",
     &[
         defaulted(
             "trusted_proxies",
-            Kind::AnyOf(&[Kind::Network, Kind::List(&Kind::Network, 0)]),
-            "Who is believed when they say for whom they speak.",
+            ValueSchema::AnyOf(&[ValueSchema::Network, ValueSchema::List(&ValueSchema::Network, 0)]),
+            "The proxies that are trusted to forward the client's address: addresses and networks.",
             "[]",
         ),
         defaulted(
             "header",
-            Kind::Words(&names(&FORWARDED_BY)),
-            "The field in which trusted proxies say it.",
+            ValueSchema::Words(&names(&FORWARDED_BY)),
+            "The header in which trusted proxies forward the client's address.",
             r#""X-Forwarded-For""#,
         ),
         defaulted(
             "ipv6_prefix",
-            Kind::Number { min: 1, max: 128 },
-            "The bits of an IPv6 address that tell clients apart.",
+            ValueSchema::Number { min: 1, max: 128 },
+            "The prefix length of IPv6 addresses: addresses with the same prefix are one client.",
             "64",
         ),
         defaulted(
             "ipv4_prefix",
-            Kind::Number { min: 1, max: 32 },
-            "The bits of an IPv4 address that tell clients apart.",
+            ValueSchema::Number { min: 1, max: 32 },
+            "The prefix length of IPv4 addresses: addresses with the same prefix are one client.",
             "32",
         ),
     ],
 );
 
-const HEADER: Field = field("header", Kind::Pattern(TOKEN), "From this request header.");
-const COOKIE: Field = field("cookie", Kind::Pattern(TOKEN), "From this cookie.");
-const PATH_SEGMENT: Field =
-    field("path_segment", Kind::Number { min: 1, max: 64 }, "From this segment of the path, counted from 1.");
-const QUERY: Field = field("query", Kind::Text, "From this query parameter.");
-const JWT_CLAIM: Field =
-    field("jwt", Kind::Text, "From this claim of the token in `Authorization: Bearer`, verified as `jwt` says.");
-const VALUE: Field = field("value", Kind::Text, "The same for everybody.");
-const TRUSTED: Field =
-    defaulted("trusted", Kind::Bool, "Somebody in front makes sure that clients cannot choose it freely.", "false");
+const HEADER: MemberSchema = field("header", ValueSchema::Pattern(TOKEN), "The request header with the value.");
+const COOKIE: MemberSchema = field("cookie", ValueSchema::Pattern(TOKEN), "The cookie with the value.");
+const PATH_SEGMENT: MemberSchema = field(
+    "path_segment",
+    ValueSchema::Number { min: 1, max: 64 },
+    "The segment of the path with the value, counted from 1.",
+);
+const QUERY: MemberSchema = field("query", ValueSchema::Text, "The query parameter with the value.");
+const JWT_CLAIM: MemberSchema = field(
+    "jwt",
+    ValueSchema::Text,
+    "The claim with the value, in the token of `Authorization: Bearer`. The keys under `jwt` verify the token.",
+);
+const VALUE: MemberSchema = field("value", ValueSchema::Text, "A fixed value, the same for all requests.");
+const TRUSTED: MemberSchema = defaulted(
+    "trusted",
+    ValueSchema::Bool,
+    "A gateway or proxy in front ensures that clients cannot choose the value freely.",
+    "false",
+);
 
-/// An identity that the file declares.
-pub(super) static IDENTITY: Shape = Shape {
+/// The members of one declared identity.
+pub(super) static IDENTITY: MapSchema = MapSchema {
     one_of: &["peer", "header", "cookie", "path_segment", "query", "bearer", "jwt", "value", "first", "given"],
     ..shape(
         "identity",
-        "Where the value of an identity is found.",
+        "The source of the values of an identity.",
         &[
-            field("peer", Kind::True, "The address at the other end of the connection, whoever that speaks for."),
+            field(
+                "peer",
+                ValueSchema::True,
+                "The address of the connection's peer, without regard to forwarding headers.",
+            ),
             HEADER,
             COOKIE,
             PATH_SEGMENT,
             QUERY,
-            field("bearer", Kind::True, "The token of `Authorization: Bearer`."),
+            field("bearer", ValueSchema::True, "The token of `Authorization: Bearer`."),
             JWT_CLAIM,
             VALUE,
-            field("first", Kind::OneOrMore(&Kind::Pattern(NAME)), "The first of these identities that is present."),
-            field("given", Kind::True, "What the caller of a limiter or of the service says it is."),
+            field(
+                "first",
+                ValueSchema::OneOrMore(&ValueSchema::Pattern(NAME)),
+                "A list of identities: the value is that of the first one that is present.",
+            ),
+            field("given", ValueSchema::True, "The caller of the limiter or of the service sets the value."),
             TRUSTED,
             defaulted(
                 "on_invalid",
-                Kind::Words(&names(&ON_INVALID)),
-                "A token that is present and cannot be used: counted under the client's address, refused, or as if it were absent.",
+                ValueSchema::Words(&names(&ON_INVALID)),
+                "What happens to a request with an invalid token: it is counted under the client's address, refused, or treated as a request without the token.",
                 r#""count""#,
             ),
             defaulted(
                 "secret",
-                Kind::Bool,
-                "Its values are credentials and become keys only as hashes; those of `bearer` and `cookie` always do.",
+                ValueSchema::Bool,
+                "Whether the values are credentials, which are stored only as hashes. Values of `bearer` and `cookie` always are.",
                 "false",
             ),
         ],
     )
 };
 
-pub(super) static TIER: Shape = Shape {
+pub(super) static TIER: MapSchema = MapSchema {
     one_of: &["header", "cookie", "path_segment", "query", "jwt", "value", "by"],
     ..shape(
         "tier",
-        "Which tier a client belongs to.",
+        "The source of a client's tier.",
         &[
             HEADER,
             COOKIE,
@@ -119,14 +141,10 @@ pub(super) static TIER: Shape = Shape {
             QUERY,
             JWT_CLAIM,
             VALUE,
-            field(
-                "by",
-                Kind::Pattern(NAME),
-                "The tier is written down beside the value of this identity: in `map` or `file`.",
-            ),
-            field("map", Kind::Map(&Kind::Text), "Values of the identity, and their tiers."),
-            field("file", Kind::Text, "A file with a value and its tier on each line."),
-            required("default", Kind::Text, "The tier of everybody else."),
+            field("by", ValueSchema::Pattern(NAME), "The identity whose value is looked up in `map` or `file`."),
+            field("map", ValueSchema::Map(&ValueSchema::Text), "The values of the identity `by`, with their tiers."),
+            field("file", ValueSchema::Text, "A file with a value of the identity `by` and its tier on each line."),
+            required("default", ValueSchema::Text, "The tier of clients whose tier is absent or unknown."),
             TRUSTED,
         ],
     )
@@ -137,7 +155,7 @@ const FORWARDED_BY: [(&str, ForwardedBy); 2] =
 const ON_INVALID: [(&str, OnInvalid); 3] =
     [("count", OnInvalid::Count), ("refuse", OnInvalid::Refuse), ("absent", OnInvalid::Absent)];
 
-/// A source that is a text: the member, what it is, and the source.
+/// A source that is a text: the member, its description in messages, and the constructor.
 type TextSource = (&'static str, &'static str, fn(String) -> IdentitySource);
 
 const TEXT_SOURCES: [TextSource; 5] = [
@@ -148,8 +166,8 @@ const TEXT_SOURCES: [TextSource; 5] = [
     ("value", "a text", IdentitySource::Value),
 ];
 
-impl Reader<'_> {
-    pub(super) fn identities(&mut self, top: &Members<'_>, policy: &mut Policy) {
+impl PolicyReader<'_> {
+    pub(super) fn identities(&mut self, top: &KnownMembers<'_>, policy: &mut Policy) {
         let Some(node) = top.get("identity") else { return };
         self.broken.identities = !node.is_map() || node.lacks_members();
         self.broken.tier = self.broken.identities;
@@ -164,11 +182,11 @@ impl Reader<'_> {
         }
     }
 
-    fn client_ip(&mut self, node: &Node) -> ClientIp {
+    fn client_ip(&mut self, node: &YamlNode) -> ClientIp {
         let mut client_ip = ClientIp::default();
         let Some(members) = self.members(node, &CLIENT_IP) else { return client_ip };
         if let Some(node) = members.get("trusted_proxies") {
-            // An empty list says what is so anyway, and says it aloud.
+            // An empty list is the default, and may be stated.
             client_ip.trusted_proxies = node.items().iter().flat_map(|item| self.networks(item)).collect();
         }
         set(&mut client_ip.forwarded_by, members.get("header").and_then(|node| self.word(node, &FORWARDED_BY)));
@@ -181,8 +199,8 @@ impl Reader<'_> {
         client_ip
     }
 
-    /// An identity whose source cannot be read is still there for whoever refers to it.
-    fn identity(&mut self, name: &str, node: &Node) -> Identity {
+    /// Reads an identity. If its source cannot be read, it still exists, so that references to it cause no further errors.
+    fn identity(&mut self, name: &str, node: &YamlNode) -> Identity {
         let unreadable = || IdentitySource::Value("unreadable".to_owned());
         let Some(members) = self.members(node, &IDENTITY) else {
             return Identity { trusted: true, ..Identity::new(name, unreadable()) };
@@ -194,17 +212,18 @@ impl Reader<'_> {
         Identity { trusted, on_invalid, secret, ..Identity::new(name, source) }
     }
 
-    fn secret(&mut self, members: &Members<'_>, source: &IdentitySource) -> bool {
+    fn secret(&mut self, members: &KnownMembers<'_>, source: &IdentitySource) -> bool {
         let secret = members.get("secret").and_then(|node| self.bool(node));
         if secret == Some(false) && source.is_always_secret() {
-            let message = "values from here are credentials, and are always hashed before they become keys";
-            self.misplaced(members.name_span("secret"), message, "leave the member out");
+            let message =
+                "`secret: false` is not possible here: values of this source are credentials and are always hashed";
+            self.misplaced(members.name_span("secret"), message, "remove the member");
         }
         secret.unwrap_or(false)
     }
 
-    /// The sources that a tier cannot have.
-    fn own_source(&mut self, members: &Members<'_>) -> Option<IdentitySource> {
+    /// Reads the sources that only identities have.
+    fn own_source(&mut self, members: &KnownMembers<'_>) -> Option<IdentitySource> {
         let flags =
             [("peer", IdentitySource::Peer), ("bearer", IdentitySource::Bearer), ("given", IdentitySource::Given)];
         for (name, source) in flags {
@@ -217,8 +236,8 @@ impl Reader<'_> {
         Some(names).filter(|names| !names.is_empty()).map(IdentitySource::First)
     }
 
-    /// The sources that identities and tiers share.
-    fn source(&mut self, members: &Members<'_>) -> Option<IdentitySource> {
+    /// Reads the sources that identities and the tier share.
+    fn source(&mut self, members: &KnownMembers<'_>) -> Option<IdentitySource> {
         for (name, expected, source) in TEXT_SOURCES {
             if let Some(text) = members.get(name).and_then(|node| self.text(node, expected)) {
                 return Some(source(text));
@@ -229,8 +248,8 @@ impl Reader<'_> {
     }
 }
 
-impl Reader<'_> {
-    fn tier(&mut self, node: &Node) -> Option<Tier> {
+impl PolicyReader<'_> {
+    fn tier(&mut self, node: &YamlNode) -> Option<Tier> {
         let members = self.members(node, &TIER)?;
         let default = members.get("default").and_then(|node| self.text(node, "the name of a tier"));
         let trusted = members.get("trusted").and_then(|node| self.bool(node)).unwrap_or(false);
@@ -241,27 +260,24 @@ impl Reader<'_> {
         Some(Tier { source: source?, default: default?, trusted })
     }
 
-    fn direct(&mut self, members: &Members<'_>) -> Option<TierSource> {
+    fn direct(&mut self, members: &KnownMembers<'_>) -> Option<TierSource> {
         for name in ["map", "file"] {
             if members.get(name).is_some() {
-                let hint = "say with `by` to which identity the values belong, as in `by: user`";
-                self.misplaced(members.name_span(name), &format!("`{name}` goes with `by`"), hint);
+                let hint = "name the identity of the values with `by`, as in `by: user`";
+                self.misplaced(members.name_span(name), &format!("`{name}` works only with `by`"), hint);
             }
         }
         self.source(members).map(TierSource::Direct)
     }
 
-    fn listed(&mut self, by: &Node, members: &Members<'_>) -> Option<TierSource> {
+    fn listed(&mut self, by: &YamlNode, members: &KnownMembers<'_>) -> Option<TierSource> {
         let by = self.text(by, "the name of an identity");
         let tiers = match (members.get("map"), members.get("file")) {
             (Some(map), None) => self.tier_map(map),
             (None, Some(file)) => self.tier_file(file)?,
             (map, _) => {
-                let what = if map.is_some() {
-                    "`map` and `file` cannot stand beside each other"
-                } else {
-                    "`by` needs a list of tiers"
-                };
+                let what =
+                    if map.is_some() { "`file` cannot be combined with `map`" } else { "`by` needs `map` or `file`" };
                 let hint = "add exactly one of `map` and `file`";
                 self.error(codes::CHOOSE_ONE, members.name_span(if map.is_some() { "file" } else { "by" }), what, hint);
                 return None;
@@ -270,7 +286,7 @@ impl Reader<'_> {
         Some(TierSource::Listed { by: by?, tiers })
     }
 
-    fn tier_map(&mut self, node: &Node) -> Vec<(String, String)> {
+    fn tier_map(&mut self, node: &YamlNode) -> Vec<(String, String)> {
         if !node.is_map() {
             self.wrong_type(node, "a map of values and tiers, such as { alice: pro }");
         }
@@ -280,24 +296,24 @@ impl Reader<'_> {
             .collect()
     }
 
-    /// One value and its tier a line.
-    fn tier_file(&mut self, node: &Node) -> Option<Vec<(String, String)>> {
+    /// Reads a file with a value and its tier on each line.
+    fn tier_file(&mut self, node: &YamlNode) -> Option<Vec<(String, String)>> {
         let name = self.text(node, "the name of a file")?;
         let (path, bytes) = self.file(&name, node.span)?;
         let file = path.display().to_string();
         let Ok(text) = String::from_utf8(bytes) else {
-            let message = format!("the file {} is not text in UTF-8", quoted(&file));
+            let message = format!("the file {} is not UTF-8 text", quoted(&file));
             self.error(codes::UNREADABLE_FILE, node.span, message, "");
             return None;
         };
         let mut known = HashMap::new();
         let mut tiers = Vec::new();
-        for (at, line) in Source::new(&file, &text).lines().enumerate() {
+        for (at, line) in SourceText::new(&file, &text).lines().enumerate() {
             match tier_line(line) {
                 Ok(None) => {}
                 Ok(Some((value, tier))) => match known.entry(value.to_owned()) {
                     Entry::Occupied(first) => {
-                        let message = format!("the value of this line has a tier already, in line {}", first.get());
+                        let message = format!("the value of this line already has a tier in line {}", first.get());
                         self.bad_line(&file, at, &message, "keep one of the two");
                     }
                     Entry::Vacant(free) => {
@@ -305,20 +321,20 @@ impl Reader<'_> {
                         tiers.push((value.to_owned(), tier.to_owned()));
                     }
                 },
-                Err(message) => self.bad_line(&file, at, message, "a line is a value and its tier: `alice pro`"),
+                Err(message) => self.bad_line(&file, at, message, "write a value and its tier: `alice pro`"),
             }
         }
         Some(tiers)
     }
 
     fn bad_line(&mut self, file: &str, at: usize, message: &str, hint: &str) {
-        let span = Span { line: at + 1, column: 1, width: 1 };
+        let span = TextSpan { line: at + 1, column: 1, width: 1 };
         self.findings.error_in(file, codes::BAD_TIER_FILE, span, message, hint);
     }
 }
 
-/// The value and the tier of a line, or nothing of an empty one. The value may
-/// have spaces in it: the last word is the tier.
+/// Returns the value and the tier of a line, and `None` for an empty line or a comment. The last word is the tier, so the
+/// value may contain spaces.
 fn tier_line(line: &str) -> Result<Option<(&str, &str)>, &'static str> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -330,7 +346,7 @@ fn tier_line(line: &str) -> Result<Option<(&str, &str)>, &'static str> {
     };
     let value = value.trim_end_matches(between);
     if value.is_empty() || tier.is_empty() {
-        Err("expected a value and its tier, one of them is missing")
+        Err("expected a value and its tier, and one of them is missing")
     } else {
         Ok(Some((value, tier)))
     }

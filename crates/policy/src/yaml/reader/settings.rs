@@ -1,118 +1,175 @@
-use super::Reader;
-use super::members::Members;
+use super::PolicyReader;
+use super::members::KnownMembers;
 use super::values::set;
 use crate::check::codes;
+use crate::check::words::quoted;
 use crate::model::{
-    AccessList, FieldSet, MemorySettings, OnFailure, Paths, RedisMode, RedisSettings, Reset, ResponseFields, Secret,
-    SnapshotSettings, StoreSettings, TrailingSlash, WhenFull,
+    AccessList, Consistency, FailureMode, FieldSet, MemorySettings, Paths, RedisSettings, RedisTopology, ResetFormat,
+    ResponseFields, Secret, SnapshotSettings, StoreSettings, TrailingSlash, WhenFullSetting,
 };
-use crate::yaml::schema::{Kind, Shape, defaulted, field, names, required, shape};
-use crate::yaml::tree::Node;
+use crate::pem::certificate_problem;
+use crate::yaml::NamedFile;
+use crate::yaml::schema::{MapSchema, ValueSchema, defaulted, field, names, required, shape};
+use crate::yaml::tree::YamlNode;
 
-pub(super) const ON_FAILURE: [(&str, OnFailure); 3] =
-    [("open", OnFailure::Open), ("closed", OnFailure::Closed), ("local", OnFailure::Local)];
+pub(super) const ON_FAILURE: [(&str, FailureMode); 3] =
+    [("open", FailureMode::Open), ("closed", FailureMode::Closed), ("local", FailureMode::Local)];
+pub(super) const CONSISTENCIES: [(&str, Consistency); 2] =
+    [("exact", Consistency::Exact), ("leased", Consistency::Leased)];
 pub(super) const FIELD_SETS: [(&str, FieldSet); 2] = [("ietf", FieldSet::Ietf), ("x-ratelimit", FieldSet::XRateLimit)];
-pub(super) const RESETS: [(&str, Reset); 2] = [("epoch", Reset::Epoch), ("delta", Reset::Delta)];
+pub(super) const RESETS: [(&str, ResetFormat); 2] = [("epoch", ResetFormat::Epoch), ("delta", ResetFormat::Delta)];
 const TRAILING_SLASHES: [(&str, TrailingSlash); 2] = [("ignore", TrailingSlash::Ignore), ("keep", TrailingSlash::Keep)];
-const WHEN_FULL: [(&str, WhenFull); 2] = [("evict", WhenFull::Evict), ("refuse", WhenFull::Refuse)];
-const MODES: [(&str, RedisMode); 3] =
-    [("standalone", RedisMode::Standalone), ("sentinel", RedisMode::Sentinel), ("cluster", RedisMode::Cluster)];
+const WHEN_FULL: [(&str, WhenFullSetting); 2] =
+    [("evict", WhenFullSetting::Evict), ("refuse", WhenFullSetting::Refuse)];
+const MODES: [(&str, RedisTopology); 3] = [
+    ("standalone", RedisTopology::Standalone),
+    ("sentinel", RedisTopology::Sentinel),
+    ("cluster", RedisTopology::Cluster),
+];
 
-/// Of `deny` and `allow`.
-pub(super) static ACCESS: Shape = Shape {
-    others: Some(Kind::OneOrMore(&Kind::Text)),
+/// The members of `deny` and `allow`.
+pub(super) static ACCESS: MapSchema = MapSchema {
+    others: Some(ValueSchema::OneOrMore(&ValueSchema::Text)),
     ..shape(
         "access",
-        "Clients by address, or by the values of other identities, in which `*` stands for anything.",
-        &[field("client_ip", Kind::OneOrMore(&Kind::Network), "Addresses and networks.")],
+        "Clients by address, or by the values of other identities, in which `*` matches any characters.",
+        &[field("client_ip", ValueSchema::OneOrMore(&ValueSchema::Network), "Addresses and networks.")],
     )
 };
 
-pub(super) static PATHS: Shape = shape(
-    "paths",
-    "How paths are made comparable, besides what is always done.",
-    &[
-        defaulted(
-            "trailing_slash",
-            Kind::Words(&names(&TRAILING_SLASHES)),
-            "Whether `/login/` is `/login`.",
-            r#""ignore""#,
-        ),
-        defaulted("ignore_case", Kind::Bool, "Whether `/Login` is `/login`.", "false"),
-    ],
-);
-
-pub(super) static STORE: Shape = Shape {
-    one_of: &["memory", "redis"],
+pub(super) static PATHS: MapSchema = MapSchema {
+    mistaken: &[("case_sensitive", "write `ignore_case: true` to ignore the case of letters")],
     ..shape(
-        "store",
-        "Where counters live.",
+        "paths",
+        "Options of path normalisation, in addition to those that always apply.",
         &[
-            field("memory", Kind::Object(&MEMORY), "In this process."),
-            field("redis", Kind::Object(&REDIS), "In Redis, Valkey or a cluster of them."),
+            defaulted(
+                "trailing_slash",
+                ValueSchema::Words(&names(&TRAILING_SLASHES)),
+                "Whether `/login/` is `/login`.",
+                r#""ignore""#,
+            ),
+            defaulted("ignore_case", ValueSchema::Bool, "Whether `/Login` is `/login`.", "false"),
         ],
     )
 };
 
-pub(super) static MEMORY: Shape = shape(
+pub(super) static STORE: MapSchema = MapSchema {
+    one_of: &["memory", "redis"],
+    mistaken: &[
+        (
+            "type",
+            "write the settings under the name of the store, as in `store: { redis: { nodes: [redis.internal:6379] } }`",
+        ),
+        ("nodes", "write it under `redis`, as in `store: { redis: { nodes: [redis.internal:6379] } }`"),
+        ("url", "write it under `redis`, as in `store: { redis: { nodes: [redis.internal:6379] } }`"),
+        ("valkey", "write `redis`: it is for Valkey too"),
+        ("entries", "write it under `memory`, as in `store: { memory: { entries: 1000000 } }`"),
+        ("consistency", "write it under `redis`; decisions of the memory store are always exact"),
+    ],
+    ..shape(
+        "store",
+        "Where counters are stored.",
+        &[
+            field("memory", ValueSchema::Object(&MEMORY), "In this process."),
+            field("redis", ValueSchema::Object(&REDIS), "In Redis or Valkey, standalone or as a cluster."),
+        ],
+    )
+};
+
+pub(super) static MEMORY: MapSchema = shape(
     "memory",
-    "How much memory counters may take, and whether they outlive the process.",
+    "The size of the memory store, and its snapshots.",
     &[
-        defaulted("entries", Kind::Number { min: 1, max: MAX_ENTRIES }, "So many keys.", "1000000"),
+        defaulted(
+            "entries",
+            ValueSchema::Number { min: 1, max: MAX_ENTRIES },
+            "The most keys that are stored.",
+            "1000000",
+        ),
         defaulted(
             "when_full",
-            Kind::Words(&names(&WHEN_FULL)),
-            "What happens to a new key when all of them are live.",
+            ValueSchema::Words(&names(&WHEN_FULL)),
+            "What happens to a new key when the store is full of live keys.",
             r#""evict""#,
         ),
-        field("snapshot", Kind::Text, "The file they are written to, so that a restart does not refill limits."),
-        defaulted("every", Kind::Duration, "How often the snapshot is written.", r#""30s""#),
+        field(
+            "snapshot",
+            ValueSchema::Text,
+            "The file for snapshots of the counters, so that a restart does not refill limits.",
+        ),
+        defaulted("every", ValueSchema::Duration, "How often the snapshot is written.", r#""30s""#),
     ],
 );
 
-/// 16 bytes each: 1 TiB.
+/// The most entries of the memory store. At 16 bytes each, they take 1 TiB.
 pub(super) const MAX_ENTRIES: u64 = 1 << 36;
 
-pub(super) static REDIS: Shape = Shape {
+pub(super) static REDIS: MapSchema = MapSchema {
     refused: &[("password", "name an environment variable with `password_env`, or a file with `password_file`")],
+    mistaken: &[
+        ("url", "write the host and port in `nodes`, as in `nodes: [redis.internal:6379]`"),
+        ("address", "write the host and port in `nodes`, as in `nodes: [redis.internal:6379]`"),
+        ("host", "write the host and port in `nodes`, as in `nodes: [redis.internal:6379]`"),
+        ("hosts", "write the hosts and ports in `nodes`, as in `nodes: [redis.internal:6379]`"),
+        ("port", "write the host and port in `nodes`, as in `nodes: [redis.internal:6379]`"),
+        ("timeout", "write `deadline`, as in `deadline: 20ms`"),
+        ("db", "write `database`, as in `database: 0`"),
+        ("user", "write `username`"),
+        ("cluster", "write `mode: cluster`"),
+        ("sentinel", "write `mode: sentinel`, and `sentinel_primary: NAME`"),
+        ("key_prefix", "write `prefix`"),
+    ],
     ..shape(
         "redis",
-        "How Redis is reached, and what happens when it is not.",
+        "The connection to Redis, and what happens when it fails.",
         &[
-            required("nodes", Kind::OneOrMore(&Kind::Text), "`host:port` of each."),
-            defaulted("mode", Kind::Words(&names(&MODES)), "What they are to each other.", r#""standalone""#),
-            defaulted("deadline", Kind::Duration, "How long a check may take.", r#""20ms""#),
+            required("nodes", ValueSchema::OneOrMore(&ValueSchema::Text), "The nodes, each as `host:port`."),
+            defaulted("mode", ValueSchema::Words(&names(&MODES)), "How the nodes work together.", r#""standalone""#),
+            defaulted("deadline", ValueSchema::Duration, "The longest time that a check may take.", r#""20ms""#),
             defaulted(
                 "on_failure",
-                Kind::Words(&names(&ON_FAILURE)),
-                "What happens to a check that fails.",
+                ValueSchema::Words(&names(&ON_FAILURE)),
+                "How requests are decided when Redis fails.",
                 r#""local""#,
             ),
             defaulted(
                 "fallback_share",
-                Kind::Pattern("^[0-9]+/[0-9]+$"),
-                "Which share of each limit one instance grants on its own.",
+                ValueSchema::Pattern("^[0-9]+/[0-9]+$"),
+                "The share of each limit that one instance grants while Redis is unreachable.",
                 r#""1/2""#,
             ),
-            defaulted("prefix", Kind::Text, "What all keys begin with.", r#""tollgate:""#),
-            defaulted("database", Kind::Number { min: 0, max: 65_535 }, "The number of the database.", "0"),
-            field("username", Kind::Text, "The user of the access list."),
-            field("password_env", Kind::Text, "The environment variable with the password."),
-            field("password_file", Kind::Text, "The file with the password."),
-            defaulted("tls", Kind::Bool, "Whether connections are encrypted.", "false"),
+            defaulted(
+                "consistency",
+                ValueSchema::Words(&names(&CONSISTENCIES)),
+                "Whether the store decides every request, or instances lease tokens ahead of requests.",
+                r#""exact""#,
+            ),
+            defaulted(
+                "lease",
+                ValueSchema::Duration,
+                "The length of a generation of leases. A lease is counted for one to two generations.",
+                r#""1s""#,
+            ),
+            defaulted("prefix", ValueSchema::Text, "The prefix of all keys.", r#""tollgate:""#),
+            defaulted("database", ValueSchema::Number { min: 0, max: 65_535 }, "The number of the database.", "0"),
+            field("username", ValueSchema::Text, "The user name (Redis ACL)."),
+            field("password_env", ValueSchema::Text, "The environment variable with the password."),
+            field("password_file", ValueSchema::Text, "The file with the password."),
+            defaulted("tls", ValueSchema::Bool, "Whether connections use TLS.", "false"),
             field(
                 "tls_ca",
-                Kind::Text,
-                "The file with the certificates of the authorities that are believed, instead of the system's.",
+                ValueSchema::Text,
+                "The file with the certificates of the trusted authorities (CA), instead of the system's.",
             ),
-            field("sentinel_primary", Kind::Text, "The name of the primary that the sentinels watch."),
+            field("sentinel_primary", ValueSchema::Text, "The name of the primary that the sentinels monitor."),
         ],
     )
 };
 
-impl Reader<'_> {
-    /// `deny` or `allow`.
-    pub(super) fn access(&mut self, node: Option<&Node>) -> AccessList {
+impl PolicyReader<'_> {
+    /// Reads `deny` or `allow`.
+    pub(super) fn access(&mut self, node: Option<&YamlNode>) -> AccessList {
         let mut list = AccessList::default();
         let Some(members) = node.and_then(|node| self.members(node, &ACCESS)) else { return list };
         set(&mut list.client_ip, members.get("client_ip").map(|node| self.networks(node)));
@@ -122,7 +179,7 @@ impl Reader<'_> {
         list
     }
 
-    pub(super) fn paths(&mut self, top: &Members<'_>) -> Paths {
+    pub(super) fn paths(&mut self, top: &KnownMembers<'_>) -> Paths {
         let mut paths = Paths::default();
         let Some(members) = top.get("paths").and_then(|node| self.members(node, &PATHS)) else { return paths };
         set(
@@ -133,7 +190,7 @@ impl Reader<'_> {
         paths
     }
 
-    pub(super) fn response_fields(&mut self, top: &Members<'_>) -> ResponseFields {
+    pub(super) fn response_fields(&mut self, top: &KnownMembers<'_>) -> ResponseFields {
         let mut fields = ResponseFields::default();
         set(&mut fields.sets, top.get("headers").map(|node| self.field_sets(node)));
         set(&mut fields.reset, top.get("reset").and_then(|node| self.word(node, &RESETS)));
@@ -141,22 +198,30 @@ impl Reader<'_> {
         fields
     }
 
-    fn field_sets(&mut self, node: &Node) -> Vec<FieldSet> {
-        let items = self.items(node, "a list of `ietf` and `x-ratelimit`, or [] for none").unwrap_or_default();
-        let asked: Vec<FieldSet> = items.iter().filter_map(|item| self.word(item, &FIELD_SETS)).collect();
-        // Asking twice is not asking for more.
-        FIELD_SETS.into_iter().map(|(_, set)| set).filter(|set| asked.contains(set)).collect()
+    fn field_sets(&mut self, node: &YamlNode) -> Vec<FieldSet> {
+        let items =
+            self.items(node, "a list of `ietf` and `x-ratelimit`, such as [ietf], or [] for none").unwrap_or_default();
+        let listed: Vec<FieldSet> = items.iter().filter_map(|item| self.word(item, &FIELD_SETS)).collect();
+        // A repeated set is sent once.
+        FIELD_SETS.into_iter().map(|(_, set)| set).filter(|set| listed.contains(set)).collect()
     }
 
-    pub(super) fn store(&mut self, node: Option<&Node>) -> StoreSettings {
+    pub(super) fn store(&mut self, node: Option<&YamlNode>) -> StoreSettings {
         let Some(node) = node else { return StoreSettings::default() };
         if node.scalar().is_some_and(|scalar| &*scalar.text == "memory") {
             return StoreSettings::default();
         }
         if let Some(scalar) = node.scalar().filter(|scalar| !scalar.is_null()) {
             let is_redis = scalar.text.eq_ignore_ascii_case("redis");
-            let hint =
-                if is_redis { "say where it is: `store: { redis: { nodes: [redis.internal:6379] } }`" } else { "" };
+            let at = scalar.text.strip_prefix("redis://").map(|rest| rest.rsplit('@').next().unwrap_or(rest));
+            let at = at.map(|rest| rest.split('/').next().unwrap_or(rest)).filter(|_| !scalar.text.contains('@'));
+            let address = at.filter(|address| !address.is_empty()).unwrap_or("redis.internal:6379");
+            let is_redis = is_redis || scalar.text.to_ascii_lowercase().starts_with("redis");
+            let hint = if is_redis {
+                format!("name its nodes: `store: {{ redis: {{ nodes: [{address}] }} }}`")
+            } else {
+                "write `store: memory`, or `store: { redis: { nodes: [redis.internal:6379] } }`".to_owned()
+            };
             let message = format!("expected `memory`, or a map with `memory` or `redis`, found {}", node.described());
             self.error(codes::UNKNOWN_WORD, node.span, message, hint);
             return StoreSettings::default();
@@ -168,7 +233,7 @@ impl Reader<'_> {
         members.get("memory").map_or_else(StoreSettings::default, |node| StoreSettings::Memory(self.memory(node)))
     }
 
-    fn memory(&mut self, node: &Node) -> MemorySettings {
+    fn memory(&mut self, node: &YamlNode) -> MemorySettings {
         let mut memory = MemorySettings::default();
         let Some(members) = self.members(node, &MEMORY) else { return memory };
         set(&mut memory.entries, members.get("entries").and_then(|node| self.number(node, 1..=MAX_ENTRIES)));
@@ -177,23 +242,23 @@ impl Reader<'_> {
         memory
     }
 
-    fn snapshot(&mut self, members: &Members<'_>) -> Option<SnapshotSettings> {
-        let file = self.optional_text(members, "snapshot").map(|name| self.beside_the_policy(name));
+    fn snapshot(&mut self, members: &KnownMembers<'_>) -> Option<SnapshotSettings> {
+        let file = self.optional_text(members, "snapshot").map(|name| self.in_base_dir(name));
         let every_ns = members.get("every").and_then(|node| self.duration(node));
         if members.get("every").is_some() && members.get("snapshot").is_none() {
-            let message = "`every` says how often a snapshot is written, and there is none";
-            self.misplaced(members.name_span("every"), message, "add `snapshot: FILE`, or leave out `every`");
+            let message = "`every` needs a snapshot, and `snapshot` is missing";
+            self.misplaced(members.name_span("every"), message, "add `snapshot: FILE`, or remove `every`");
         }
         let mut snapshot = SnapshotSettings::to(file?);
         set(&mut snapshot.every_ns, every_ns);
         Some(snapshot)
     }
 
-    fn redis(&mut self, node: &Node) -> Option<RedisSettings> {
+    fn redis(&mut self, node: &YamlNode) -> Option<RedisSettings> {
         let members = self.members(node, &REDIS)?;
         let nodes = self.texts(members.get("nodes")?, "a node such as redis.internal:6379");
         if nodes.is_empty() {
-            // Which has been told.
+            // The empty list was reported.
             return None;
         }
         let mut redis = RedisSettings::at(nodes);
@@ -201,46 +266,83 @@ impl Reader<'_> {
         set(&mut redis.deadline_ns, members.get("deadline").and_then(|node| self.duration(node)));
         set(&mut redis.on_failure, members.get("on_failure").and_then(|node| self.word(node, &ON_FAILURE)));
         set(&mut redis.fallback_share, members.get("fallback_share").and_then(|node| self.share(node)));
+        set(&mut redis.consistency, members.get("consistency").and_then(|node| self.consistency(node)));
+        set(&mut redis.lease_ns, members.get("lease").and_then(|node| self.duration(node)));
         set(&mut redis.prefix, self.optional_text(&members, "prefix"));
         let database = members.get("database").and_then(|node| self.number(node, 0..=65_535));
         set(&mut redis.database, database.and_then(|number| u32::try_from(number).ok()));
         redis.username = self.optional_text(&members, "username");
         redis.password = self.password(&members);
         set(&mut redis.tls, members.get("tls").and_then(|node| self.bool(node)));
-        redis.tls_ca = self.optional_text(&members, "tls_ca").map(|name| self.beside_the_policy(name));
+        redis.tls_ca = self.authorities(&members);
         redis.sentinel_primary = self.optional_text(&members, "sentinel_primary");
         Some(redis)
     }
 
-    fn optional_text(&mut self, members: &Members<'_>, name: &str) -> Option<String> {
+    /// Reads `exact` or `leased`.
+    pub(super) fn consistency(&mut self, node: &YamlNode) -> Option<Consistency> {
+        if node.scalar().is_some_and(|scalar| scalar.text.eq_ignore_ascii_case("regional")) {
+            let message = "expected `exact` or `leased`, found `regional`";
+            let hint = "limits over several regions are not supported yet: write `exact` or `leased`";
+            self.error(codes::UNKNOWN_WORD, node.span, message, hint);
+            return None;
+        }
+        self.word(node, &CONSISTENCIES)
+    }
+
+    fn optional_text(&mut self, members: &KnownMembers<'_>, name: &str) -> Option<String> {
         members.get(name).and_then(|node| self.text(node, "a text"))
     }
 
-    /// Where the password is. Who connects reads it, each time anew.
-    fn password(&mut self, members: &Members<'_>) -> Option<Secret> {
+    /// Reads where the password is. The password itself is read again for each connection.
+    fn password(&mut self, members: &KnownMembers<'_>) -> Option<Secret> {
         let variable = self.optional_text(members, "password_env").map(Secret::Environment);
-        let file = self.optional_text(members, "password_file").map(|name| Secret::File(self.beside_the_policy(name)));
+        let file = self.optional_text(members, "password_file").map(|name| Secret::File(self.in_base_dir(name)));
         if variable.is_some() && file.is_some() {
-            let message = "`password_file` cannot stand beside `password_env`";
+            let message = "`password_file` cannot be combined with `password_env`";
             self.error(codes::CHOOSE_ONE, members.name_span("password_file"), message, "keep exactly one of the two");
         }
         variable.or(file)
     }
 
-    /// Names of files are relative to the policy's own place.
-    fn beside_the_policy(&self, name: String) -> String {
+    /// Reads the name of the file of trusted authorities. A file that does not exist here is not checked: the policy may
+    /// be used on another machine.
+    fn authorities(&mut self, members: &KnownMembers<'_>) -> Option<String> {
+        let node = members.get("tls_ca")?;
+        let name = self.text(node, "a text")?;
+        let path = self.in_base_dir(name);
+        // Without a directory, the policy does not come from a file and reads none.
+        if self.base_dir.is_some() && std::fs::exists(&path).unwrap_or(false) {
+            match NamedFile::read(path.clone().into()).1 {
+                Ok(pem) => {
+                    if let Some(problem) = certificate_problem(&pem) {
+                        let message = format!("the file {} {}", quoted(&path), problem.what);
+                        self.error(codes::BAD_CERTIFICATE, node.span, message, problem.hint);
+                    }
+                }
+                Err(why) => {
+                    let message = format!("the file {} cannot be read: {why}", quoted(&path));
+                    self.error(codes::UNREADABLE_FILE, node.span, message, "name a file of certificates in PEM");
+                }
+            }
+        }
+        Some(path)
+    }
+
+    /// Resolves a file name, which is relative to the directory of the policy.
+    fn in_base_dir(&self, name: String) -> String {
         let Some(base_dir) = self.base_dir else { return name };
         base_dir.join(&name).to_str().map_or(name, str::to_owned)
     }
 
-    fn share(&mut self, node: &Node) -> Option<(u32, u32)> {
+    fn share(&mut self, node: &YamlNode) -> Option<(u32, u32)> {
         let text = self.text(node, "a share such as 1/2")?;
         let share = text
             .split_once('/')
             .and_then(|(part, whole)| Some((part.trim().parse().ok()?, whole.trim().parse().ok()?)));
         if share.is_none() {
             let message = format!("expected a share such as 1/2, found {}", node.described());
-            self.error(codes::BAD_SHARE, node.span, message, "write two whole numbers with a `/` between them");
+            self.error(codes::BAD_SHARE, node.span, message, "write a fraction of two whole numbers, such as 1/2");
         }
         share
     }

@@ -1,70 +1,103 @@
 use ipnet::IpNet;
 
-use super::Reader;
+use super::PolicyReader;
 use super::identity::TOKEN;
 use crate::model::{Condition, Networks, When};
-use crate::yaml::schema::{Kind, Shape, field, required, shape};
-use crate::yaml::tree::Node;
+use crate::yaml::schema::{MapSchema, ValueSchema, field, required, shape};
+use crate::yaml::tree::YamlNode;
 
-const ASKED: Kind = Kind::AnyOf(&[Kind::Bool, Kind::Text, Kind::List(&Kind::Text, 1), Kind::Object(&CONDITION)]);
-const INTERNAL: Kind = Kind::Words(&["internal"]);
+const ANY_CONDITION: ValueSchema = ValueSchema::AnyOf(&[
+    ValueSchema::Bool,
+    ValueSchema::Text,
+    ValueSchema::List(&ValueSchema::Text, 1),
+    ValueSchema::Object(&CONDITION),
+]);
+const INTERNAL: ValueSchema = ValueSchema::Words(&["internal"]);
 
-pub(super) static WHEN: Shape = shape(
-    "when",
-    "Which requests a rule is for. All that is there must hold.",
-    &[
-        field("method", Kind::OneOrMore(&Kind::Pattern(TOKEN)), "One of these methods; GET includes HEAD."),
-        field("host", Kind::OneOrMore(&Kind::Text), "One of these hosts; `*.example.com` is every host below it."),
-        field(
-            "path",
-            Kind::OneOrMore(&Kind::Pattern("^/")),
-            "One of these paths; a segment `*`, `{name}` or `:name` stands for any one, `/*` at the end for everything below.",
-        ),
-        field(
-            "headers",
-            Kind::Map(&ASKED),
-            "Request headers: true for present, false for absent, texts with `*`, or all but some.",
-        ),
-        field(
-            "identity",
-            Kind::Map(&ASKED),
-            "Identities: true for present, false for absent, texts with `*`, or all but some.",
-        ),
-        field(
-            "network",
-            Kind::AnyOf(&[INTERNAL, Kind::OneOrMore(&Kind::Network), Kind::Object(&NETWORK)]),
-            "From where the client comes: `internal` (private, loopback, link-local), networks, or all but these.",
-        ),
-        field("domain", Kind::OneOrMore(&Kind::Text), "A gateway's descriptor of one of these domains."),
-        field(
-            "entries",
-            Kind::Words(&["exact"]),
-            "`exact`: a gateway's descriptor with exactly the entries that the rule names, in `key` and in `when`.",
-        ),
+pub(super) static WHEN: MapSchema = MapSchema {
+    mistaken: &[
+        ("ip", "write `network`, as in `network: 10.0.0.0/8`"),
+        ("client_ip", "write `network`, as in `network: 10.0.0.0/8`"),
+        ("cidr", "write `network`, as in `network: 10.0.0.0/8`"),
+        ("user", "write it under `identity`, as in `identity: { user: true }`"),
+        ("tier", "write it under `identity`, as in `identity: { tier: free }`"),
+        ("query", "declare an identity from the query parameter and write `identity: { NAME: true }`"),
+        ("GET", "write several methods as a list: [GET, POST]"),
+        ("POST", "write several methods as a list: [GET, POST]"),
     ],
-);
+    ..shape(
+        "when",
+        "The requests that a rule applies to. All conditions must hold.",
+        &[
+            field(
+                "method",
+                ValueSchema::OneOrMore(&ValueSchema::Pattern(TOKEN)),
+                "One of these methods; GET includes HEAD.",
+            ),
+            field(
+                "host",
+                ValueSchema::OneOrMore(&ValueSchema::Text),
+                "One of these hosts; `*.example.com` is every host below it.",
+            ),
+            field(
+                "path",
+                ValueSchema::OneOrMore(&ValueSchema::Pattern("^/")),
+                "One of these paths; a segment `*`, `{name}` or `:name` matches any one segment, `/*` at the end everything below.",
+            ),
+            field(
+                "headers",
+                ValueSchema::Map(&ANY_CONDITION),
+                "Request headers: true for present, false for absent, text patterns, or `not` for all other values.",
+            ),
+            field(
+                "identity",
+                ValueSchema::Map(&ANY_CONDITION),
+                "Identities: true for present, false for absent, text patterns, or `not` for all other values.",
+            ),
+            field(
+                "network",
+                ValueSchema::AnyOf(&[
+                    INTERNAL,
+                    ValueSchema::OneOrMore(&ValueSchema::Network),
+                    ValueSchema::Object(&NETWORK),
+                ]),
+                "The network of the client: `internal` (private, loopback, link-local), networks, or `not` for all others.",
+            ),
+            field(
+                "domain",
+                ValueSchema::OneOrMore(&ValueSchema::Text),
+                "The domain of a gateway's descriptor is one of these.",
+            ),
+            field(
+                "entries",
+                ValueSchema::Words(&["exact"]),
+                "`exact`: a gateway's descriptor with exactly the entries that the rule names, in `key` and in `when`.",
+            ),
+        ],
+    )
+};
 
-pub(super) static NETWORK: Shape = shape(
+pub(super) static NETWORK: MapSchema = shape(
     "network",
-    "A client from elsewhere, or whose address is not known.",
+    "A client outside these networks, or with an unknown address.",
     &[required(
         "not",
-        Kind::AnyOf(&[INTERNAL, Kind::OneOrMore(&Kind::Network)]),
-        "From none of these: `internal`, or networks.",
+        ValueSchema::AnyOf(&[INTERNAL, ValueSchema::OneOrMore(&ValueSchema::Network)]),
+        "The client is in none of these: `internal`, or networks.",
     )],
 );
 
-pub(super) static CONDITION: Shape = shape(
+pub(super) static CONDITION: MapSchema = shape(
     "condition",
-    "A value that is there, and is not one of some.",
+    "A value that is present and not among some.",
     &[
-        field("is", Kind::OneOrMore(&Kind::Text), "One of these texts with `*`; any where it is absent."),
-        required("not", Kind::OneOrMore(&Kind::Text), "None of these texts with `*`."),
+        field("is", ValueSchema::OneOrMore(&ValueSchema::Text), "One of these text patterns; any value by default."),
+        required("not", ValueSchema::OneOrMore(&ValueSchema::Text), "None of these text patterns."),
     ],
 );
 
-impl Reader<'_> {
-    pub(super) fn when(&mut self, node: Option<&Node>) -> When {
+impl PolicyReader<'_> {
+    pub(super) fn when(&mut self, node: Option<&YamlNode>) -> When {
         let mut when = When::default();
         let Some(members) = node.and_then(|node| self.members(node, &WHEN)) else { return when };
         let mut texts =
@@ -85,13 +118,13 @@ impl Reader<'_> {
         when
     }
 
-    fn conditions(&mut self, node: Option<&Node>) -> Vec<(String, Condition)> {
+    fn conditions(&mut self, node: Option<&YamlNode>) -> Vec<(String, Condition)> {
         let Some(node) = node else { return Vec::new() };
-        let expected = "a map of names and what is asked of them: true, false or texts";
-        self.each_member(node, expected, |reader, name, asked| Some((name.to_owned(), reader.condition(asked))))
+        let expected = "a map of names and conditions: true, false or text patterns";
+        self.each_member(node, expected, |reader, name, node| Some((name.to_owned(), reader.condition(node))))
     }
 
-    fn condition(&mut self, node: &Node) -> Condition {
+    fn condition(&mut self, node: &YamlNode) -> Condition {
         if node.is_map() {
             return self.exception(node);
         }
@@ -99,22 +132,22 @@ impl Reader<'_> {
             Some(true) => Condition::Present,
             Some(false) => Condition::Absent,
             None => match self.patterns(node) {
-                // It was told already; presence contradicts nothing.
+                // The error was reported; presence contradicts no other condition.
                 patterns if patterns.is_empty() => Condition::Present,
                 patterns => Condition::OneOf(patterns),
             },
         }
     }
 
-    fn exception(&mut self, node: &Node) -> Condition {
-        // What is missing was told already; presence contradicts nothing.
+    fn exception(&mut self, node: &YamlNode) -> Condition {
+        // The error was reported; presence contradicts no other condition.
         let Some(members) = self.members(node, &CONDITION) else { return Condition::Present };
         let mut patterns = |name: &str| members.get(name).map_or_else(Vec::new, |node| self.patterns(node));
         let (these, but_not) = (patterns("is"), patterns("not"));
         if but_not.is_empty() { Condition::Present } else { Condition::OneOfBut { these, but_not } }
     }
 
-    fn network_condition(&mut self, node: &Node) -> Option<Networks> {
+    fn network_condition(&mut self, node: &YamlNode) -> Option<Networks> {
         if node.is_map() {
             let not = self.members(node, &NETWORK)?.get("not")?;
             return Some(match self.networks_named(not)? {
@@ -125,8 +158,8 @@ impl Reader<'_> {
         Some(self.networks_named(node)?.map_or(Networks::Internal, Networks::Among))
     }
 
-    /// The networks that are listed; `Some(None)` for the word `internal`, and `None` for what was told to be wrong.
-    fn networks_named(&mut self, node: &Node) -> Option<Option<Vec<IpNet>>> {
+    /// Reads a list of networks. Returns `Some(None)` for the word `internal`, and `None` after an error.
+    fn networks_named(&mut self, node: &YamlNode) -> Option<Option<Vec<IpNet>>> {
         if node.scalar().is_some_and(|scalar| &*scalar.text == "internal") {
             return Some(None);
         }

@@ -1,5 +1,5 @@
--- A bucket: when it is full again, as `tat` and a `part` of a microsecond over
--- the denominator of the quota that wrote it, whose prefix is in `prefix`.
+-- A bucket: the time at which it is full again, as `tat` and `part`, a fraction of a microsecond over the denominator
+-- of the quota that wrote it. `prefix` is the prefix of that quota.
 if families % 2 == 1 then
   bucket = family()
 
@@ -7,7 +7,7 @@ if families % 2 == 1 then
     local prefix = charge.prefix
     local length = #prefix
     if sub(raw, 1, length) ~= prefix then
-      local _, from = exactly().quota_of(raw)
+      local _, from = load_rare().quota_of(raw)
       length = from - 1
       prefix = sub(raw, 1, length)
     end
@@ -19,23 +19,23 @@ if families % 2 == 1 then
     return { prefix = prefix, tat = unpack('<I7', raw, length + 1), part = part, is_wide = is_wide }
   end
 
-  function bucket.blank()
+  function bucket.empty()
     return { tat = 0, part = 0 }
   end
 
-  -- A key that has used so much by now, as another family has counted.
-  function bucket.carry(charge, used)
-    local quota = exactly().quota_of(charge.prefix)
+  -- Returns a key with the usage that another family has counted.
+  function bucket.carry_over(charge, used)
+    local quota = load_rare().quota_of(charge.prefix)
     local ticks, part = exact.times(quota, math.min(used, quota.limit))
     return { prefix = charge.prefix, tat = now + ticks, part = part, is_wide = quota.den > 1 }
   end
 
-  -- The state as the charge's own quota reads it.
-  local function seen(key, charge)
+  -- Returns the state as read by the charge's own quota.
+  local function read_state(key, charge)
     if key.prefix == charge.prefix or not key.prefix then
       return key.tat, key.part
     end
-    return exactly().adopt(key, charge.prefix, charge.max_debt)
+    return load_rare().adopt(key, charge.prefix, charge.max_debt)
   end
 
   function bucket.read(charge, from)
@@ -49,7 +49,7 @@ if families % 2 == 1 then
   end
 
   function bucket.fits(key, charge)
-    local tat, part = seen(key, charge)
+    local tat, part = read_state(key, charge)
     local after, after_part = charge.price, charge.price_part
     if tat >= now then
       after = after + (tat - now)
@@ -80,15 +80,15 @@ if families % 2 == 1 then
     key.is_changed = true
   end
 
-  -- A refusal writes down what was carried over from another quota, and follows a clock that went back.
+  -- A refusal stores a state that was carried over from another quota, and follows a clock that went back.
   function bucket.refuse(key, charge)
     if not key.prefix then
       return
     end
-    local tat, part = seen(key, charge)
+    local tat, part = read_state(key, charge)
     local used = tat - now
     if used > charge.bound or used == charge.bound and part > charge.bound_part then
-      local own = exactly().quota_of(charge.prefix)
+      local own = load_rare().quota_of(charge.prefix)
       local depth, depth_part = exact.depth(own, charge.max_debt)
       if exact.is_less(depth, depth_part, used, part) then
         tat, part = now + depth, depth_part
@@ -97,11 +97,11 @@ if families % 2 == 1 then
     set(key, charge, tat, part)
   end
 
-  function bucket.note(key, charge)
-    charge.seen, charge.seen_part = seen(key, charge)
+  function bucket.save_view(key, charge)
+    charge.seen, charge.seen_part = read_state(key, charge)
   end
 
-  function bucket.show(charge, out, n)
+  function bucket.write_view(charge, out, n)
     out[n + 1] = charge.seen
     if charge.den == 1 then
       return n + 1
@@ -115,64 +115,64 @@ if families % 2 == 1 then
     return key.prefix .. tail, key.part > 0 and key.tat + 1 or key.tat
   end
 
-  if has_orders then
-    function bucket.read_order(order, from)
-      order.prefix, order.cost, order.max_debt, from = unpack('<Bc0dd', argument, from)
+  if has_other_ops then
+    function bucket.read_op(op, from)
+      op.prefix, op.cost, op.max_debt, from = unpack('<Bc0dd', argument, from)
       return from
     end
 
-    -- Charges what fits, in the terms of `quota`. Returns how much that was.
-    local function force(key, order, quota, tat, part)
-      local cost = order.cost
-      order.den = quota.den
+    -- Charges as much as fits under `quota`. Returns the amount charged.
+    local function force(key, op, quota, tat, part)
+      local cost = op.cost
+      op.den = quota.den
       local used, used_part = 0, 0
       if tat >= now then
         used, used_part = tat - now, part
       end
-      local depth, depth_part = exact.depth(quota, order.max_debt)
+      local depth, depth_part = exact.depth(quota, op.max_debt)
       if exact.is_less(depth, depth_part, used, used_part) then
         used, used_part = depth, depth_part
       end
       if cost == 0 then
         if key.prefix then
-          set(key, order, tat, part)
+          set(key, op, tat, part)
         end
         return 0
       end
-      local room = exact.tokens(quota, exact.minus(quota, quota.brim, quota.brim_part, used, used_part))
+      local room = exact.tokens(quota, exact.minus(quota, quota.capacity, quota.capacity_part, used, used_part))
       if cost <= room then
         local more, more_part = exact.times(quota, cost)
         used, used_part = used + more, used_part + more_part
         if used_part >= quota.den then
           used, used_part = used + 1, used_part - quota.den
         end
-        set(key, order, now + used, used_part)
+        set(key, op, now + used, used_part)
         return cost
       end
-      if exact.is_less(used, used_part, quota.brim, quota.brim_part) then
-        used, used_part = quota.brim, quota.brim_part
+      if exact.is_less(used, used_part, quota.capacity, quota.capacity_part) then
+        used, used_part = quota.capacity, quota.capacity_part
       end
-      set(key, order, now + used, used_part)
+      set(key, op, now + used, used_part)
       return room
     end
 
-    function bucket.force(key, order)
-      exactly()
-      local tat, part = seen(key, order)
-      return force(key, order, exact.quota_of(order.prefix), tat, part)
+    function bucket.force(key, op)
+      load_rare()
+      local tat, part = read_state(key, op)
+      return force(key, op, exact.quota_of(op.prefix), tat, part)
     end
 
-    -- Of a settled charge, in the terms of the quota that holds the key now, so that the key keeps it.
-    -- What does not fit is owed.
-    function bucket.force_as_writer(key, order)
-      exactly()
-      local quota = exact.quota_of(key.prefix or order.prefix)
-      local max_debt = order.max_debt
-      if key.prefix and key.prefix ~= order.prefix then
+    -- Charges the excess of a settled charge under the quota that wrote the key, so that the key keeps that quota. What
+    -- does not fit becomes debt.
+    function bucket.force_as_writer(key, op)
+      load_rare()
+      local quota = exact.quota_of(key.prefix or op.prefix)
+      local max_debt = op.max_debt
+      if key.prefix and key.prefix ~= op.prefix then
         max_debt = math.min(max_debt, quota.limit)
-        order.prefix = key.prefix
+        op.prefix = key.prefix
       end
-      order.den = quota.den
+      op.den = quota.den
       local used, used_part = 0, 0
       if key.tat >= now then
         used, used_part = key.tat - now, key.part
@@ -182,22 +182,22 @@ if families % 2 == 1 then
         return 0
       end
       local room = exact.tokens(quota, exact.minus(quota, most, most_part, used, used_part))
-      local fits = math.min(order.cost, room)
-      if order.cost <= room then
+      local fits = math.min(op.cost, room)
+      if op.cost <= room then
         most, most_part = exact.plus(quota, used, used_part, exact.times(quota, fits))
       end
-      set(key, order, now + most, most_part)
+      set(key, op, now + most, most_part)
       return fits
     end
 
-    -- Whether some of it may be places that somebody was promised. Where nothing can be, it is owed.
-    local function is_promised(quota, used, used_part)
+    -- Returns whether some of the usage may be reservations. If the quota has none, usage above the capacity is debt.
+    local function is_reserved(quota, used, used_part)
       return exact.is_less(quota.free, quota.free_part, quota.ceiling, quota.ceiling_part)
         and exact.is_less(quota.free, quota.free_part, used, used_part)
     end
 
-    -- As much of a span as lies beyond all that can be promised.
-    local function surely_owed(quota, ticks, part, used, used_part)
+    -- Returns the part of a span that lies beyond all possible reservations.
+    local function certain_debt(quota, ticks, part, used, used_part)
       local owed, owed_part = exact.minus(quota, used, used_part, quota.ceiling, quota.ceiling_part)
       if exact.is_less(owed, owed_part, ticks, part) then
         return owed, owed_part
@@ -205,15 +205,15 @@ if families % 2 == 1 then
       return ticks, part
     end
 
-    function bucket.give_back(key, order, from)
+    function bucket.refund(key, op, from)
       local charged_at, mark, mark_part, charged_cost
       charged_at, mark, mark_part, charged_cost, from = unpack('<dddd', argument, from)
-      exactly()
-      local own = exact.quota_of(order.prefix)
-      local quota, amount = own, order.cost
-      local is_foreign = key.prefix and key.prefix ~= order.prefix
+      load_rare()
+      local own = exact.quota_of(op.prefix)
+      local quota, amount = own, op.cost
+      local is_foreign = key.prefix and key.prefix ~= op.prefix
       if is_foreign then
-        -- Worth no more than time has not refilled yet, and never the last place.
+        -- Refunds no more than has not been refilled yet, and never the last position of a queue.
         quota = exact.quota_of(key.prefix)
         local ticks, part = exact.times(own, math.min(charged_cost, own.limit))
         local tokens = exact.tokens(own, exact.minus(own, ticks, part, math.max(now - charged_at, 0), 0))
@@ -225,45 +225,45 @@ if families % 2 == 1 then
       end
       local given, given_part = exact.times(quota, math.min(amount, charged_cost, quota.limit))
       local rest, rest_part = exact.minus(quota, given, given_part, math.max(now - charged_at, 0), 0)
-      if now < charged_at or is_promised(quota, used, used_part) then
+      if now < charged_at or is_reserved(quota, used, used_part) then
         local is_last = not is_foreign and key.tat == mark and key.part == mark_part
         if not (is_last and (quota.queues or amount >= charged_cost)) then
-          given, given_part = surely_owed(quota, rest, rest_part, used, used_part)
+          given, given_part = certain_debt(quota, rest, rest_part, used, used_part)
         end
       else
         given, given_part = rest, rest_part
       end
       if given > 0 or given_part > 0 then
         used, used_part = exact.minus(quota, used, used_part, given, given_part)
-        order.den = quota.den
-        order.prefix = key.prefix or order.prefix
-        set(key, order, now + used, used_part)
+        op.den = quota.den
+        op.prefix = key.prefix or op.prefix
+        set(key, op, now + used, used_part)
       end
       return from
     end
 
-    -- Gives back without knowing which charge it was. What is promised belongs to somebody.
-    function bucket.credit(key, order)
+    -- Refunds without a receipt. Reservations are not refunded, because they belong to other requests.
+    function bucket.credit(key, op)
       if not key.prefix then
         return
       end
-      exactly()
-      local tat, part = seen(key, order)
-      local quota = exact.quota_of(order.prefix)
-      order.den = quota.den
+      load_rare()
+      local tat, part = read_state(key, op)
+      local quota = exact.quota_of(op.prefix)
+      op.den = quota.den
       local used, used_part = 0, 0
       if tat >= now then
         used, used_part = tat - now, part
       end
-      local given, given_part = exact.times(quota, math.min(order.cost, quota.limit))
-      if is_promised(quota, used, used_part) then
-        given, given_part = surely_owed(quota, given, given_part, used, used_part)
+      local given, given_part = exact.times(quota, math.min(op.cost, quota.limit))
+      if is_reserved(quota, used, used_part) then
+        given, given_part = certain_debt(quota, given, given_part, used, used_part)
       end
       if given > 0 or given_part > 0 then
         used, used_part = exact.minus(quota, used, used_part, given, given_part)
         tat, part = now + used, used_part
       end
-      set(key, order, tat, part)
+      set(key, op, tat, part)
     end
   end
 end

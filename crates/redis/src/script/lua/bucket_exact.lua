@@ -1,12 +1,15 @@
--- Of buckets, what is needed for a state of another quota, for giving back and for force.
-local exact
-local function exactly()
-  if exact then
+-- Rarely used functions, created on demand: the exact arithmetic of buckets, for states of another quota, refunds and
+-- force; and if asked for, those for leased tokens. Both are created by one function, which is continued in
+-- token_leases.lua, because all other calls would pay for another one. It is created before the families, when that
+-- takes the least time.
+local exact, token_leases
+local function load_rare(is_leased)
+  if token_leases or exact and not is_leased then
     return exact
   end
   exact = {}
 
-  -- n tokens, for n below 2^52 and where that is below 2^53 microseconds.
+  -- The span of n tokens, for n below 2^52 and spans below 2^53 microseconds.
   local function times(quota, n)
     local over = n % quota.den
     local parts = over * quota.token_part
@@ -16,7 +19,7 @@ local function exactly()
   end
   exact.times = times
 
-  -- A quota from the prefix of a value, and where the state begins.
+  -- Parses the quota in the prefix of a value. Returns it and the position of the state.
   local function quota_of(bytes)
     local tag, quota, from = byte(bytes, 1), {}, 2
     quota.token, from = read_varint(bytes, from)
@@ -38,7 +41,7 @@ local function exactly()
       if quota.den > 1 then
         quota.ceiling_part, from = read_varint(bytes, from)
       end
-      quota.brim, quota.brim_part = quota.ceiling, quota.ceiling_part
+      quota.capacity, quota.capacity_part = quota.ceiling, quota.ceiling_part
     else
       local ahead = 0
       quota.limit, from = read_varint(bytes, from)
@@ -47,7 +50,7 @@ local function exactly()
       end
       quota.free, quota.free_part = times(quota, quota.limit)
       quota.ceiling, quota.ceiling_part = quota.free + ahead, quota.free_part
-      quota.brim, quota.brim_part = quota.free, quota.free_part
+      quota.capacity, quota.capacity_part = quota.free, quota.free_part
     end
     return quota, from
   end
@@ -69,7 +72,7 @@ local function exactly()
   end
   exact.minus = minus
 
-  -- Whole tokens in a span, rounded down. A double comes within one or two of it.
+  -- Whole tokens in a span, rounded down. The division of doubles is off by at most one or two.
   local function tokens(quota, ticks, part)
     local n = floor((ticks + part / quota.den) / (quota.token + quota.token_part / quota.den))
     local most, most_part = times(quota, n)
@@ -97,13 +100,13 @@ local function exactly()
   end
   exact.plus = plus
 
-  -- Where so much is owed. Places that are promised count as well: a state does not tell them from debt.
+  -- The level at a given debt. Reservations count as well: a state does not distinguish them from debt.
   local function indebted(quota, max_debt)
-    return plus(quota, quota.brim, quota.brim_part, times(quota, max_debt))
+    return plus(quota, quota.capacity, quota.capacity_part, times(quota, max_debt))
   end
   exact.indebted = indebted
 
-  -- The most that may be used: the ceiling, or what may be owed.
+  -- The highest possible level: the ceiling, or the maximum debt.
   function exact.depth(quota, max_debt)
     local ticks, part = indebted(quota, max_debt)
     if is_less(ticks, part, quota.ceiling, quota.ceiling_part) then
@@ -119,7 +122,7 @@ local function exactly()
     return is_less(whole, whole_part, ticks, part) and n + 1 or n
   end
 
-  -- How many tokens are used, rounded up. What is owed beyond the ceiling is not among them.
+  -- The number of used tokens, rounded up, without the debt beyond the ceiling.
   function exact.used_tokens(quota, tat, part)
     local ticks = 0
     if tat >= now then
@@ -133,15 +136,14 @@ local function exactly()
     return tokens_up(quota, ticks, part)
   end
 
-  -- What `key` holds, read by another quota: whole used tokens, rounded up,
-  -- and no more than that can hold itself; and what is owed beyond them,
-  -- likewise, no more than may be owed there.
+  -- The state of `key` as read by another quota: whole used tokens, rounded up, at most as many as that quota can hold;
+  -- and the debt beyond them, rounded up, at most its maximum debt.
   function exact.adopt(key, prefix, max_debt)
     local writer, own = quota_of(key.prefix), quota_of(prefix)
     local n, owed = exact.used_tokens(writer, key.tat, key.part), 0
     if key.tat >= now and is_less(writer.ceiling, writer.ceiling_part, key.tat - now, key.part) then
       local beyond, beyond_part = minus(writer, key.tat - now, key.part, writer.ceiling, writer.ceiling_part)
-      -- What a clock that went back left there may be more tokens than can be counted.
+      -- After a clock went back, this may be more tokens than can be counted.
       owed = max_debt
       if beyond < (max_debt + 2) * (writer.token + 1) then
         local token = writer.token + writer.token_part / writer.den
@@ -151,7 +153,7 @@ local function exactly()
       end
     end
     local ticks, part = own.ceiling, own.ceiling_part
-    -- Where the product is no longer exact it is far above any ceiling.
+    -- A product that is not exact is far above any ceiling.
     if n * (own.token + 1) < 4503599627370496 then
       local held, held_part = times(own, n)
       if is_less(held, held_part, ticks, part) then
@@ -164,6 +166,7 @@ local function exactly()
     return now + ticks, part
   end
 
-  return exact
-end
+  if not is_leased then
+    return exact
+  end
 

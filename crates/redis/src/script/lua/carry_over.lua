@@ -1,11 +1,11 @@
 local FAMILIES = { [BUCKET] = bucket, [WINDOW] = window, [COUNTER] = counter, [LOG] = log, [LEASES] = leases }
 
--- What a value of any family says is used by now, rounded up, by the quota that it
--- was counted under. What is owed is not carried over. (A log does not know its window: all its entries count.
--- Permits have holders, and are counted apart.)
-local function used_of(raw, family)
+-- Returns how much of a value of any family is used by now, rounded up, under the quota that wrote it. Debts are not
+-- carried over. (A log does not store its window, so all its entries count. Permits have holders, and are not carried
+-- over.)
+local function used_in(raw, family)
   if family == BUCKET then
-    local quota, from = exactly().quota_of(raw)
+    local quota, from = load_rare().quota_of(raw)
     local part = #raw > from + 6 and unpack('<I3', raw, from + 7) or 0
     return exact.used_tokens(quota, unpack('<I7', raw, from), part)
   elseif family == LOG then
@@ -32,7 +32,7 @@ local function used_of(raw, family)
       debt = debt_at(raw, from)
     end
     local start = number * length
-    return (later(used, debt, now > start and floor((now - start) / length) or 0))
+    return (after_windows(used, debt, now > start and floor((now - start) / length) or 0))
   end
   local previous, current, debt = nil, nil, 0
   if is_digits then
@@ -43,51 +43,66 @@ local function used_of(raw, family)
     current, from = read_varint(raw, from)
     debt = debt_at(raw, from)
   end
-  local start, begun = number * length, now - now % length
-  if start < begun then
-    current, debt, previous = later(current, debt, (begun - start) / length)
-    start = begun
+  local start, window_start = number * length, now - now % length
+  if start < window_start then
+    current, debt, previous = after_windows(current, debt, (window_start - start) / length)
+    start = window_start
   end
   return current + (previous > 0 and share(previous, now > start and length - (now - start) or length, length) or 0)
 end
 
--- The record of a key as the family of `charge` reads it. What another family
--- has counted is carried over to it; where `is_receipt`, there is nothing that
--- could be given back to, and nothing is written.
+-- Returns the record of a key as read by the family of `charge`. The usage counted by another family is carried over to
+-- it; with `is_receipt` there is nothing to refund, and nothing is written.
 local function record(number, family, charge, is_receipt)
   local before = records[number]
   if before and before.family == family then
     return before
   end
+  if before and before.lease then
+    before = token_leases.release(before, records)
+  end
   local raw
   if before and before.is_changed then
-    raw = before.rules.pack(before)
+    raw = (before.lease and token_leases or before.rules).pack(before, used_in)
     raw = raw ~= '' and raw
   elseif before then
     raw = before.raw
   else
-    raw = not forgotten[number] and call('GET', KEYS[number])
+    raw = reset_keys[number]
+    if raw == nil then
+      raw = call('GET', KEYS[number])
+    end
   end
-  local rules = FAMILIES[family]
+  local rules, whole, lease = FAMILIES[family], raw, nil
   local tag = raw and byte(raw, 1)
-  -- Above the tags are digits: from 1 those of windows, from 5 those of counters.
+  if tag == 9 then
+    load_rare(true)
+    raw, lease = token_leases.unwrap(raw)
+    tag = raw and byte(raw, 1)
+  end
+  -- Larger bytes are digits: from '1' those of windows, from '5' those of counters.
   local written_by = raw and (FAMILY_OF_TAG[tag] or tag < 53 and WINDOW or COUNTER)
   local key
   if written_by == family then
     key = rules.open(raw, charge)
     key.is_known = true
   elseif is_receipt then
-    return rules.blank()
+    return rules.empty()
   else
-    local used = raw and rules.carry and used_of(raw, written_by) or 0
-    key = used > 0 and rules.carry(charge, used) or rules.blank()
-    key.is_carried = used > 0
+    local used = raw and rules.carry_over and used_in(raw, written_by) or 0
+    key = used > 0 and rules.carry_over(charge, used) or rules.empty()
+    key.is_carried_over = used > 0
     key.is_known = used > 0
   end
   if before then
     key.is_changed, key.is_known = before.is_changed, before.is_known
   end
-  key.rules, key.family, key.number, key.raw = rules, family, number, raw
+  key.rules, key.family, key.number, key.raw = rules, family, number, whole
+  -- Permits replace the tokens that are leased, like all other usage.
+  if lease and rules.carry_over then
+    token_leases.open(key, lease, charge, raw)
+    key.is_changed = before and before.is_changed
+  end
   records[number] = key
   return key
 end

@@ -1,7 +1,7 @@
--- Leases: who holds permits until when, and the last id that was given.
+-- Leases: the holders of permits with their deadlines, and the last id that was assigned.
 if families >= 16 then
   leases = family()
-  leases.read, leases.read_order = read_common, read_common
+  leases.read, leases.read_op = read_common, read_common
 
   function leases.open(raw)
     local last, base, from = unpack('<I7I7', raw, 2)
@@ -16,17 +16,17 @@ if families >= 16 then
     return key
   end
 
-  function leases.blank()
+  function leases.empty()
     return { last = 0, version = 0 }
   end
 
-  local function hold(key, charge)
+  local function count_held(key, charge)
     if charge.version == key.version then
       return
     end
     local used, latest = 0, 0
-    for place = 1, #key do
-      local holder = key[place]
+    for index = 1, #key do
+      local holder = key[index]
       if holder[2] > now then
         used = used + holder[3]
         if holder[2] > latest then
@@ -37,18 +37,18 @@ if families >= 16 then
     charge.version, charge.used, charge.latest = key.version, used, latest
   end
 
-  -- Drops dead holders, and brings deadlines that a clock left ahead back into reach.
-  local function tidy(key, charge)
+  -- Removes expired holders, and shortens deadlines that lie more than a lease ahead because the clock went back.
+  local function drop_expired(key, charge)
     local latest = now + charge.window
-    if key.tidied == latest then
+    if key.cleaned_until == latest then
       return
     end
     local kept = 0
-    for place = 1, #key do
-      local holder = key[place]
-      key[place] = nil
+    for index = 1, #key do
+      local holder = key[index]
+      key[index] = nil
       if holder[2] > latest then
-        -- A new one: the records may share it with a copy that counts if this line fails.
+        -- A new table: the old one may be shared with a copy that is restored if this operation fails.
         holder = { holder[1], latest, holder[3] }
         key.is_changed = true
       end
@@ -60,17 +60,17 @@ if families >= 16 then
       end
     end
     key.version = key.version + 1
-    key.tidied = latest
+    key.cleaned_until = latest
   end
 
   function leases.fits(key, charge)
-    hold(key, charge)
+    count_held(key, charge)
     return charge.used + charge.cost <= charge.limit
   end
 
   function leases.put(key, charge)
     local used = charge.used + charge.cost
-    tidy(key, charge)
+    drop_expired(key, charge)
     local last = key.last
     last = now > last and now or last + 1
     key.last = last
@@ -81,14 +81,14 @@ if families >= 16 then
     charge.latest = now + charge.window
   end
 
-  leases.refuse = tidy
+  leases.refuse = drop_expired
 
-  function leases.note(key, charge)
-    hold(key, charge)
+  function leases.save_view(key, charge)
+    count_held(key, charge)
     charge.seen_used, charge.seen_latest, charge.seen_last = charge.used, charge.latest, key.last
   end
 
-  function leases.show(charge, out, n)
+  function leases.write_view(charge, out, n)
     out[n + 1], out[n + 2], out[n + 3] = charge.seen_used, charge.seen_latest, charge.seen_last
     return n + 3
   end
@@ -98,51 +98,51 @@ if families >= 16 then
       return '', 0
     end
     local base, latest, last = key[1][2], 0, key.last
-    for place = 1, #key do
-      local till = key[place][2]
-      if till < base then
-        base = till
+    for index = 1, #key do
+      local ends_at = key[index][2]
+      if ends_at < base then
+        base = ends_at
       end
-      if till > latest then
-        latest = till
+      if ends_at > latest then
+        latest = ends_at
       end
     end
     local packed = { '\6', pack('<I7I7', last, base) }
-    for place = 1, #key do
-      local holder = key[place]
+    for index = 1, #key do
+      local holder = key[index]
       packed[#packed + 1] = varint(last - holder[1]) .. varint(holder[2] - base) .. varint(holder[3])
     end
     return concat(packed), latest
   end
 
-  if has_orders then
-    -- A permit that is not there cannot be taken.
+  if has_other_ops then
+    -- Permits cannot be taken beyond the limit.
     function leases.force()
       return 0
     end
     leases.force_as_writer = leases.force
 
     local function find(key, mark)
-      for place = 1, #key do
-        if key[place][1] == mark then
-          return place
+      for index = 1, #key do
+        if key[index][1] == mark then
+          return index
         end
       end
     end
 
-    function leases.give_back(key, order, from)
+    function leases.refund(key, op, from)
       local mark
       mark, from = unpack('<d', argument, from)
-      tidy(key, order)
-      local place = find(key, mark)
-      if place and order.cost > 0 then
-        local holder = key[place]
-        local permits = math.max(holder[3] - order.cost, 0)
+      drop_expired(key, op)
+      local index = find(key, mark)
+      if index and op.cost > 0 then
+        local holder = key[index]
+        local permits = math.max(holder[3] - op.cost, 0)
         if permits == 0 then
-          key[place] = key[#key]
+          key[index] = key[#key]
           key[#key] = nil
         else
-          key[place] = { holder[1], holder[2], permits }
+          key[index] = { holder[1], holder[2], permits }
         end
         key.version = key.version + 1
         key.is_changed = true
@@ -150,19 +150,19 @@ if families >= 16 then
       return from
     end
 
-    -- Permits have holders, who let go of them.
+    -- Permits are released by their holders only.
     function leases.credit() end
 
-    function leases.renew(key, order, mark)
-      tidy(key, order)
-      local place = find(key, mark)
-      if not place then
+    function leases.renew(key, op, mark)
+      drop_expired(key, op)
+      local index = find(key, mark)
+      if not index then
         return 0
       end
-      local holder = key[place]
-      local till = now + order.window
-      if holder[2] ~= till then
-        key[place] = { holder[1], till, holder[3] }
+      local holder = key[index]
+      local ends_at = now + op.window
+      if holder[2] ~= ends_at then
+        key[index] = { holder[1], ends_at, holder[3] }
         key.version = key.version + 1
         key.is_changed = true
       end

@@ -1,16 +1,18 @@
--- Whether there are lines that do not decide.
-local has_orders = families >= 64
+-- Whether there are operations other than decide.
+local has_other_ops = families >= 64
 families = families % 64
 
 local byte, char, concat = string.byte, string.char, table.concat
 local BUCKET, WINDOW, COUNTER, LOG, LEASES = 1, 2, 4, 8, 16
--- The first byte of a value says whose it is. Buckets have four kinds of prefix.
+-- The family by the first byte of a value. Buckets have four kinds of prefix. 9 is a wrapper around a value, which stores
+-- the tokens that are leased.
 local FAMILY_OF_TAG = { BUCKET, BUCKET, WINDOW, COUNTER, LOG, LEASES, BUCKET, BUCKET }
 
--- What is known of each key of the call, by its number, and which were forgotten by it.
-local records, forgotten = {}, {}
+-- The state of each key of the call, by its number, and the keys that the call has reset: the wrapper that is left of
+-- the value, or false.
+local records, reset_keys = {}, {}
 
--- A number in groups of seven bits, the lowest first, and where the next one begins.
+-- Reads a number in groups of seven bits, the lowest first. Returns it and the position after it.
 local function read_varint(bytes, from)
   local group = byte(bytes, from)
   if group < 128 then
@@ -47,12 +49,12 @@ end
 
 local bucket, window, counter, log, leases
 
--- A table that has the size of what goes into it: one that grows costs more than all of it.
+-- A table with all its fields preset, because a table that grows costs more than all of them.
 local function family()
   return {
-    open = false, blank = false, read = false, fits = false, put = false, refuse = false, note = false, show = false,
-    pack = false, carry = false, read_order = false, force = false, force_as_writer = false, give_back = false, credit = false,
-    renew = false,
+    open = false, empty = false, read = false, fits = false, put = false, refuse = false, save_view = false,
+    write_view = false, pack = false, carry_over = false, read_op = false, force = false, force_as_writer = false,
+    refund = false, credit = false, renew = false,
   }
 end
 

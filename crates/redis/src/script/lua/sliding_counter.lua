@@ -1,11 +1,11 @@
--- count * span / length, rounded up, for span <= length: exact although the product may not be.
+-- count * span / length, rounded up, for span <= length. Exact, even if the product is not.
 local function share(count, span, length)
   local product = count * span
   if product < 4503599627370496 then
     local over = product % length
     return over > 0 and (product - over) / length + 1 or product / length
   end
-  -- Long division: digits of the count, the highest first, as large as the numbers have room for.
+  -- Long division by digits of the count, the highest first, in the largest base that stays exact.
   local digit = 2
   while digit * digit * length * 2 <= 4503599627370496 and digit * digit <= 1048576 do
     digit = digit * digit
@@ -17,24 +17,24 @@ local function share(count, span, length)
     count = (count - low) / digit
   end
   local quotient, over = 0, 0
-  for place = #digits, 1, -1 do
-    local rest = over * digit + digits[place] * span
+  for index = #digits, 1, -1 do
+    local rest = over * digit + digits[index] * span
     over = rest % length
     quotient = quotient * digit + (rest - over) / length
   end
   return over > 0 and quotient + 1 or quotient
 end
 
--- A sliding window counter: when the current window began, how long windows
--- are, and what was used in the previous and in the current one.
+-- A sliding window counter: the start of the current window, the length of windows, and the usage in the previous and
+-- the current one.
 if families % 8 >= 4 then
   counter = family()
-  counter.read, counter.read_order = read_common, read_common
+  counter.read, counter.read_op = read_common, read_common
 
   function counter.open(raw, charge)
     if byte(raw, 1) >= 48 then
       local length, number, width = read_digits(raw, charge)
-      -- The larger half of what is left is the previous window's.
+      -- The larger half of the remaining digits is the previous window.
       local from = 4 + width + floor((17 - width) / 2)
       local previous, current = tonumber(sub(raw, 4 + width, from - 1)), tonumber(sub(raw, from))
       return { window = length, start = number * length, previous = previous, current = current, debt = 0 }
@@ -52,45 +52,45 @@ if families % 8 >= 4 then
     return { window = length, start = number * length, previous = previous, current = current, debt = debt }
   end
 
-  function counter.blank()
+  function counter.empty()
     return { previous = 0, current = 0, debt = 0 }
   end
 
-  function counter.carry(charge, used)
+  function counter.carry_over(charge, used)
     return {
       window = charge.window, start = now - now % charge.window, previous = 0, current = math.min(used, charge.limit),
       debt = 0, prefix = charge.prefix, code = charge.code, width = charge.width,
     }
   end
 
-  -- What of the previous window is still in sight.
-  local function fading(start, previous, length)
+  -- The part of the previous window that still counts.
+  local function weighted_previous(start, previous, length)
     if previous == 0 then
       return 0
     end
     return share(previous, now > start and length - (now - start) or length, length)
   end
 
-  local function seen(key, charge)
+  local function read_state(key, charge)
     local length, limit = charge.window, charge.limit
     if not key.window then
       return now - now % length, 0, 0, 0
     end
     local written = key.window
-    local begun = now - now % written
+    local window_start = now - now % written
     local start, previous, current, debt = key.start, key.previous, key.current, key.debt
-    -- A window that has not begun yet stays in force, but no further away than the next boundary.
-    if start > begun + written then
-      start = begun + written
+    -- A window in the future (the clock went back) stays active, but no further ahead than the next boundary.
+    if start > window_start + written then
+      start = window_start + written
     end
-    if start < begun then
-      current, debt, previous = later(current, debt, (begun - start) / written)
-      start = begun
+    if start < window_start then
+      current, debt, previous = after_windows(current, debt, (window_start - start) / written)
+      start = window_start
     end
     if written ~= length then
-      return now - now % length, 0, under(current + fading(start, previous, written), debt, charge)
+      return now - now % length, 0, clamp_to_limit(current + weighted_previous(start, previous, written), debt, charge)
     end
-    return start, previous < limit and previous or limit, under(current, debt, charge)
+    return start, previous < limit and previous or limit, clamp_to_limit(current, debt, charge)
   end
 
   local function set(key, charge, start, previous, current, debt)
@@ -105,29 +105,31 @@ if families % 8 >= 4 then
     end
   end
 
+  -- Returns whether the cost fits, and the usage.
   function counter.fits(key, charge)
-    local start, previous, current = seen(key, charge)
+    local start, previous, current = read_state(key, charge)
     charge.start, charge.previous, charge.current = start, previous, current
-    return charge.cost + current + fading(start, previous, charge.window) <= charge.limit
+    local used = current + weighted_previous(start, previous, charge.window)
+    return charge.cost + used <= charge.limit, used
   end
 
-  -- What passes finds nothing owed.
+  -- A request passes only without debt.
   function counter.put(key, charge)
     set(key, charge, charge.start, charge.previous, charge.current + charge.cost, 0)
   end
 
   function counter.refuse(key, charge)
-    local start, previous, current, debt = seen(key, charge)
+    local start, previous, current, debt = read_state(key, charge)
     if previous > 0 or current > 0 then
       set(key, charge, start, previous, current, debt)
     end
   end
 
-  function counter.note(key, charge)
-    charge.seen_start, charge.seen_previous, charge.seen_current, charge.seen_debt = seen(key, charge)
+  function counter.save_view(key, charge)
+    charge.seen_start, charge.seen_previous, charge.seen_current, charge.seen_debt = read_state(key, charge)
   end
 
-  function counter.show(charge, out, n)
+  function counter.write_view(charge, out, n)
     out[n + 1], out[n + 2], out[n + 3] = charge.seen_start, charge.seen_previous, charge.seen_current
     out[n + 4] = charge.seen_debt
     return n + 4
@@ -149,53 +151,53 @@ if families % 8 >= 4 then
     return value, previous > 0 and key.start + key.window or 0
   end
 
-  if has_orders then
-    function counter.force(key, order)
-      local start, previous, current, debt = seen(key, order)
-      local room = order.limit - current - fading(start, previous, order.window)
-      local fits = math.max(math.min(order.cost, room), 0)
-      set(key, order, start, previous, current + fits, debt)
+  if has_other_ops then
+    function counter.force(key, op)
+      local start, previous, current, debt = read_state(key, op)
+      local room = op.limit - current - weighted_previous(start, previous, op.window)
+      local fits = math.max(math.min(op.cost, room), 0)
+      set(key, op, start, previous, current + fits, debt)
       return fits
     end
 
-    local function set_all(key, order, start, previous, all)
-      local current = math.min(all, order.limit)
-      set(key, order, start, previous, current, all - current)
+    local function set_all(key, op, start, previous, all)
+      local current = math.min(all, op.limit)
+      set(key, op, start, previous, current, all - current)
     end
 
-    -- What does not fit is owed.
-    function counter.force_as_writer(key, order)
-      local start, previous, current, debt = seen(key, order)
+    -- What does not fit becomes debt.
+    function counter.force_as_writer(key, op)
+      local start, previous, current, debt = read_state(key, op)
       local all = current + debt
-      local room = order.limit + order.max_debt - all - fading(start, previous, order.window)
-      local fits = math.max(math.min(order.cost, room), 0)
-      set_all(key, order, start, previous, all + fits)
+      local room = op.limit + op.max_debt - all - weighted_previous(start, previous, op.window)
+      local fits = math.max(math.min(op.cost, room), 0)
+      set_all(key, op, start, previous, all + fits)
       return fits
     end
 
-    local function take_off(key, order, mark)
-      local start, previous, current, debt = seen(key, order)
+    local function subtract(key, op, mark)
+      local start, previous, current, debt = read_state(key, op)
       if start == mark then
-        set_all(key, order, start, previous, math.max(current + debt - order.cost, 0))
-      elseif start - order.window == mark then
-        set(key, order, start, math.max(previous - order.cost, 0), current, debt)
+        set_all(key, op, start, previous, math.max(current + debt - op.cost, 0))
+      elseif start - op.window == mark then
+        set(key, op, start, math.max(previous - op.cost, 0), current, debt)
       end
     end
 
-    function counter.give_back(key, order, from)
+    function counter.refund(key, op, from)
       local mark
       mark, from = unpack('<d', argument, from)
-      take_off(key, order, mark)
+      subtract(key, op, mark)
       return from
     end
 
-    -- The newest first, which is what is owed: what the current window does not hold, the previous one gives back.
-    function counter.credit(key, order)
-      local start, previous, current, debt = seen(key, order)
+    -- The newest first, which is the debt: what exceeds the current window is refunded from the previous one.
+    function counter.credit(key, op)
+      local start, previous, current, debt = read_state(key, op)
       if previous > 0 or current > 0 then
         local all = current + debt
-        local older = math.max(order.cost - all, 0)
-        set_all(key, order, start, math.max(previous - older, 0), math.max(all - order.cost, 0))
+        local older = math.max(op.cost - all, 0)
+        set_all(key, op, start, math.max(previous - older, 0), math.max(all - op.cost, 0))
       end
     end
   end

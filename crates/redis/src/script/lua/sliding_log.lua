@@ -1,15 +1,14 @@
--- A sliding window log: packed entries from `head` on in `body`, more of them
--- in `tail`, and when the oldest and the newest were made. An entry is the gap
--- to the one before it, shifted by a bit that says whether a cost other than 1
--- follows. The gap of the first one is void. What is owed beyond the entries is
--- in `debt`: as soon as one of them leaves, it becomes an entry of that moment.
+-- A sliding window log: packed entries from `head` on in `body`, more of them in `tail`, and the times of the oldest
+-- and the newest entry. An entry is the gap to the previous one, shifted by a bit that is set if a cost other than 1
+-- follows. The gap of the first entry is unused. Usage beyond the entries is in `debt`: as soon as an entry expires,
+-- debt becomes an entry of that time.
 if families % 16 >= 8 then
   log = family()
-  log.read_order = read_common
+  log.read_op = read_common
 
   function log.read(charge, from)
     from = read_common(charge, from)
-    charge.most, charge.least, charge.dearest, charge.is_alone, from = unpack('<dddB', argument, from)
+    charge.max_limit, charge.min_limit, charge.max_cost, charge.is_only, from = unpack('<dddB', argument, from)
     return from
   end
 
@@ -29,8 +28,8 @@ if families % 16 >= 8 then
     return varint(gap * 2 + 1) .. varint(cost)
   end
 
-  -- A log that owes has the debt as the gap of its first entry, which is void to everybody else. That it
-  -- has, a group too many in `used` says, which is 0 and changes nothing for programs that know no debt.
+  -- A log with a debt stores it as the gap of its first entry, which other versions ignore. An additional group of 0 in
+  -- `used` marks such a log; it does not change the number for versions without debts.
   function log.open(raw)
     local newest, from = unpack('<I7', raw, 2)
     local span, used, head
@@ -40,11 +39,11 @@ if families % 16 >= 8 then
     return { body = raw, head = head, oldest = newest - span, newest = newest, used = used, debt = debt, version = 0 }
   end
 
-  function log.blank()
+  function log.empty()
     return { body = '', head = 1, oldest = 0, newest = 0, used = 0, debt = 0, version = 0 }
   end
 
-  -- What time has paid of what `charge` holds, whose entries are in `body`.
+  -- Converts the debt of `charge`, whose entries are in `body`, to entries as older entries expire.
   local function repay(charge, body)
     local times, costs, first, last = {}, {}, 1, 0
     local head, time, counted = charge.head, charge.oldest, 0
@@ -69,12 +68,12 @@ if families % 16 >= 8 then
       end
     end
     while used > 0 and times[first] + length <= now do
-      -- Where a full log has left and as much is owed, the same entries come again a window later.
+      -- If a full log has expired and the debt is as large, the same entries repeat a window later.
       if used == limit and debt >= used and now > times[last] then
         local turns = math.min(floor((now - times[last]) / length), floor(debt / used))
         debt = debt - turns * used
-        for place = first, last do
-          times[place] = times[place] + turns * length
+        for index = first, last do
+          times[index] = times[index] + turns * length
         end
       end
       local left_at = times[first] + length
@@ -86,16 +85,16 @@ if families % 16 >= 8 then
     end
     pay(now)
     local packed = {}
-    for place = first, last do
-      packed[#packed + 1] = entry(place > first and times[place] - times[place - 1] or 0, costs[place])
+    for index = first, last do
+      packed[#packed + 1] = entry(index > first and times[index] - times[index - 1] or 0, costs[index])
     end
     charge.body, charge.head, charge.used, charge.debt = concat(packed), 1, used, debt
     charge.oldest, charge.newest = used > 0 and times[first] or 0, used > 0 and times[last] or 0
   end
 
-  -- The log without what has left the charge's window, following a clock that
-  -- went back. It is noted in the charge, and holds until the log changes.
-  local function tidy(key, charge)
+  -- Computes the log without the entries that have left the charge's window, following a clock that went back. The
+  -- result is stored in the charge, and is valid until the log changes.
+  local function drop_expired(key, charge)
     if charge.version == key.version then
       return
     end
@@ -136,7 +135,7 @@ if families % 16 >= 8 then
   end
 
   local function install(key, charge)
-    tidy(key, charge)
+    drop_expired(key, charge)
     if
       key.oldest ~= charge.oldest or key.newest ~= charge.newest or key.used ~= charge.used or key.debt ~= charge.debt
     then
@@ -168,52 +167,56 @@ if families % 16 >= 8 then
     key.is_changed = true
   end
 
-  function log.carry(charge, used)
-    local key = log.blank()
+  function log.carry_over(charge, used)
+    local key = log.empty()
     push(key, now, math.min(used, charge.limit))
     key.body, key.tail = concat(key.tail), nil
     key.window, key.limit, key.is_changed = charge.window, charge.limit, nil
     return key
   end
 
+  -- Returns whether the cost fits, and the usage.
   function log.fits(key, charge)
-    tidy(key, charge)
-    return charge.used + charge.debt + charge.cost <= charge.limit
+    drop_expired(key, charge)
+    local used = charge.used + charge.debt
+    return used + charge.cost <= charge.limit, used
   end
 
   function log.put(key, charge)
     install(key, charge)
     push(key, now, charge.cost)
-    -- Nothing of it has left yet.
+    -- No entry has expired yet.
     charge.version = key.version
     charge.head, charge.oldest, charge.newest, charge.used = key.head, key.oldest, key.newest, key.used
   end
 
-  -- When the last of it has left: what is owed leaves a window later for each limit of it.
-  local function last_leaves(key)
-    local till = key.newest + key.window
-    return key.debt > 0 and till + math.ceil(key.debt / key.limit) * key.window or till
+  -- The time at which the last entry expires. Debt expires a window later for each multiple of the limit.
+  local function last_expires(key)
+    local ends_at = key.newest + key.window
+    return key.debt > 0 and ends_at + math.ceil(key.debt / key.limit) * key.window or ends_at
   end
 
-  -- A log does not say which window it was written under, but the key's time to live does: under another one it
-  -- must live for another time, though nothing in it changes. (Without the right to ask, it is written each time.)
+  -- A log does not store the window it was written under, but the key's time to live depends on it: under another
+  -- window the key must be written again, though the log is unchanged. (Without permission for PTTL, it is written each
+  -- time.)
   function log.refuse(key, charge)
     install(key, charge)
     if key.used > 0 and not key.is_changed then
       local left = redis.pcall('PTTL', KEYS[key.number])
-      local needed = floor((last_leaves(key) - now + 999) / 1000) + grace
+      local needed = floor((last_expires(key) - now + 999) / 1000) + grace
       key.is_changed = type(left) ~= 'number' or left < needed - 1 or left > needed + 1
     end
   end
 
-  function log.note(key, charge)
-    tidy(key, charge)
+  function log.save_view(key, charge)
+    drop_expired(key, charge)
     charge.seen = { charge.body, charge.head, charge.oldest, charge.newest, charge.used, charge.debt }
   end
 
-  -- Of a log that owes, when that is free which the answers to a charge depend on: one more, its own
-  -- cost, and everything. Each is the end of an entry that stands for all before it.
-  local function show_owing(charge, out, n)
+  -- For a log with a debt, writes the times at which the capacity is free that the decisions depend on: for a cost of
+  -- 1, for the charge's own cost, and for everything. Each is the end of an entry that represents all entries before
+  -- it.
+  local function write_indebted_view(charge, out, n)
     local body, head, time, used, debt =
       charge.seen[1], charge.seen[2], charge.seen[3], charge.seen[5], charge.seen[6]
     local wanted = {}
@@ -231,30 +234,31 @@ if families % 16 >= 8 then
     table.sort(wanted)
     local counted, shown, count = 0, 0, 0
     local is_first = true
-    for place = 1, #wanted do
-      while counted < wanted[place] do
+    for index = 1, #wanted do
+      while counted < wanted[index] do
         local gap, cost
         gap, cost, head = read_entry(body, head)
         time = is_first and time or time + gap
         is_first = false
         counted = counted + cost
       end
-      if wanted[place] > shown then
-        out[n + 2], out[n + 3] = time, wanted[place] - shown
-        n, count, shown = n + 2, count + 1, wanted[place]
+      if wanted[index] > shown then
+        out[n + 2], out[n + 3] = time, wanted[index] - shown
+        n, count, shown = n + 2, count + 1, wanted[index]
       end
     end
     return n + 1, count
   end
 
-  -- As many entries from the front as the answers can depend on.
-  function log.show(charge, out, n, is_deep)
+  -- Writes as many entries from the front as the decisions can depend on.
+  function log.write_view(charge, out, n, is_deep)
     local body, head, time, newest, used = charge.seen[1], charge.seen[2], charge.seen[3], charge.seen[4], charge.seen[5]
-    local wanted = (used > charge.most and used or charge.most) - charge.least + (is_deep and charge.dearest or 1)
+    local most = used > charge.max_limit and used or charge.max_limit
+    local wanted = most - charge.min_limit + (is_deep and charge.max_cost or 1)
     local debt, counted = charge.seen[6], n + 4
     out[n + 1], out[n + 2], out[n + 3], out[counted] = used, newest, debt, 0
-    if debt > 0 and charge.is_alone == 1 then
-      n, out[counted] = show_owing(charge, out, n + 3)
+    if debt > 0 and charge.is_only == 1 then
+      n, out[counted] = write_indebted_view(charge, out, n + 3)
       return n
     end
     n = counted
@@ -283,55 +287,55 @@ if families % 16 >= 8 then
     if key.tail then
       entries = entries .. concat(key.tail)
     end
-    local newest, used, till = key.newest, varint(key.used), last_leaves(key)
+    local newest, used, ends_at = key.newest, varint(key.used), last_expires(key)
     if key.debt > 0 then
       local _, cost, rest = read_entry(entries, 1)
       entries = entry(key.debt, cost) .. sub(entries, rest)
       used = sub(used, 1, -2) .. char(byte(used, -1) + 128, 0)
     end
-    return '\5' .. pack('<I7', newest) .. varint(newest - key.oldest) .. used .. entries, till
+    return '\5' .. pack('<I7', newest) .. varint(newest - key.oldest) .. used .. entries, ends_at
   end
 
-  if has_orders then
-    -- Makes an entry of what is owed, as far as there is room.
-    local function pay(key, order)
-      local paid = math.min(key.debt, order.limit - key.used)
+  if has_other_ops then
+    -- Makes an entry of the debt, as far as there is capacity.
+    local function pay(key, op)
+      local paid = math.min(key.debt, op.limit - key.used)
       if paid > 0 then
         key.debt = key.debt - paid
         push(key, now, paid)
       end
     end
 
-    function log.force(key, order)
-      install(key, order)
-      local fits = math.max(math.min(order.cost, order.limit - key.used), 0)
+    function log.force(key, op)
+      install(key, op)
+      local fits = math.max(math.min(op.cost, op.limit - key.used), 0)
       if fits > 0 then
         push(key, now, fits)
       end
       return fits
     end
 
-    -- What does not fit is owed.
-    function log.force_as_writer(key, order)
-      install(key, order)
-      local fits = math.max(math.min(order.cost, order.limit + order.max_debt - key.used - key.debt), 0)
+    -- What does not fit becomes debt.
+    function log.force_as_writer(key, op)
+      install(key, op)
+      local fits = math.max(math.min(op.cost, op.limit + op.max_debt - key.used - key.debt), 0)
       if fits > 0 then
         key.debt = key.debt + fits
         key.version = key.version + 1
         key.is_changed = true
-        pay(key, order)
+        pay(key, op)
       end
       return fits
     end
 
-    local function take_off(key, order, mark)
-      install(key, order)
-      local amount = order.cost
+    local function subtract(key, op, mark)
+      install(key, op)
+      local amount = op.cost
       if key.used == 0 or amount == 0 or mark < key.oldest or mark > key.newest then
         return
       end
       local body, head, time, used = key.body, key.head, key.oldest, key.used
-      local rebuilt = log.blank()
+      local rebuilt = log.empty()
       local is_first, is_taken = true, false
       while used > 0 do
         local gap, cost
@@ -359,29 +363,29 @@ if families % 16 >= 8 then
         end
         key.version = key.version + 1
         key.is_changed = true
-        -- What is given back is room, which belongs first to what is owed.
-        pay(key, order)
+        -- The refunded capacity is used for the debt first.
+        pay(key, op)
       end
     end
 
-    function log.give_back(key, order, from)
+    function log.refund(key, op, from)
       local mark
       mark, from = unpack('<d', argument, from)
-      take_off(key, order, mark)
+      subtract(key, op, mark)
       return from
     end
 
-    -- The newest first: the oldest entries that hold what is left are kept.
-    function log.credit(key, order)
-      install(key, order)
-      -- The newest is what is owed.
-      local forgiven = math.min(key.debt, order.cost)
+    -- The newest first: the oldest entries that make up the rest are kept.
+    function log.credit(key, op)
+      install(key, op)
+      -- The debt is the newest usage.
+      local forgiven = math.min(key.debt, op.cost)
       if forgiven > 0 then
         key.debt = key.debt - forgiven
         key.version = key.version + 1
         key.is_changed = true
       end
-      local left = math.max(key.used - (order.cost - forgiven), 0)
+      local left = math.max(key.used - (op.cost - forgiven), 0)
       if left == key.used then
         return
       end

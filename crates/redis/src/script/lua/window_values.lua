@@ -1,14 +1,13 @@
--- What windows, counters, logs and leases are told: a prefix, a length of time, a limit and a cost.
+-- Reads the fields of windows, counters, logs and leases: among them a prefix, a length of time, a limit and a cost.
 local function read_common(charge, from)
   charge.prefix, charge.window, charge.limit, charge.max_debt, charge.cost, charge.code, charge.width, from =
     unpack('<Bc0ddddI2B', argument, from)
   return from
 end
 
--- What a window has used and owes beyond that, so many windows later, and what
--- the window before that one had used. Where anything is owed, `used` is the
--- whole limit of the quota that wrote it.
-local function later(used, debt, windows)
+-- Returns the usage and the debt of a window a number of windows later, and the usage of the window before that one.
+-- With a debt, `used` is the whole limit of the quota that wrote it.
+local function after_windows(used, debt, windows)
   if windows == 0 then
     return used, debt, 0
   end
@@ -20,15 +19,15 @@ local function later(used, debt, windows)
   return math.min(left, used), math.max(left - used, 0), math.min(before, used)
 end
 
--- What is owed stands behind the counts, where programs that know no debt do not look.
+-- The debt is stored after the counts, where versions without debts do not read.
 local function debt_at(raw, from)
   return from <= #raw and read_varint(raw, from) or 0
 end
 
-local under, with_debt
+local clamp_to_limit, with_debt
 if families % 8 >= 2 then
-  -- The same under a quota's own limit: what is owed fills it, and no more than may be owed stays.
-  function under(used, debt, charge)
+  -- Adapts usage and debt to a quota's own limit: the debt fills the limit, and at most the maximum debt remains.
+  function clamp_to_limit(used, debt, charge)
     local limit = charge.limit
     if used > limit then
       used = limit
@@ -45,9 +44,8 @@ if families % 8 >= 2 then
   end
 end
 
--- Windows of usual lengths are written as 19 decimal digits if their counts
--- are small enough, because the server keeps such a value without a string: a
--- code for the length, the number of the window in `width` digits, and counts.
+-- Windows of usual lengths are written as 19 decimal digits if their counts are small enough, because the server stores
+-- such a value without a string: a code for the length, the number of the window in `width` digits, and counts.
 local function read_digits(raw, charge)
   local code = tonumber(sub(raw, 1, 3))
   local length, width = charge.window, charge.width

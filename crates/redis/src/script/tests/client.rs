@@ -1,4 +1,4 @@
-//! The least that speaks to a server: one connection, whole batches there and back.
+//! A minimal blocking client: one connection, with pipelining.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_testbed::RedisServer;
 
-use crate::call::{Call, Reply};
+use crate::call::{Call, ScriptReply};
 use crate::resp_value::Value;
 use crate::script::{Encoded, SOURCE, decode, encode};
 
@@ -39,7 +39,7 @@ impl Client {
         self.write_encoded(bytes, &encode(call, now));
     }
 
-    /// Whatever the script answers.
+    /// Returns the raw reply of the script.
     pub(crate) fn evalsha(&mut self, encoded: &Encoded) -> Value {
         let mut bytes = Vec::new();
         self.write_encoded(&mut bytes, encoded);
@@ -55,8 +55,8 @@ impl Client {
         write_command(bytes, &parts);
     }
 
-    /// One call by the server's own clock, or by the given one.
-    pub(crate) fn call(&mut self, call: &Call, now: Option<u64>) -> Reply {
+    /// Makes one call by the server's clock, or at the given time.
+    pub(crate) fn call(&mut self, call: &Call, now: Option<u64>) -> ScriptReply {
         let mut bytes = Vec::new();
         self.write_call(&mut bytes, call, now);
         self.send(&bytes);
@@ -93,14 +93,14 @@ impl Client {
     pub(crate) fn integer(&mut self, parts: &[&[u8]]) -> i64 {
         match self.command(parts) {
             Value::Integer(number) => number,
-            other => panic!("no integer: {other:?}"),
+            other => panic!("not an integer: {other:?}"),
         }
     }
 
     pub(crate) fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         match self.command(&[b"GET", key]) {
             Value::Bulk(value) => value,
-            other => panic!("no value: {other:?}"),
+            other => panic!("not a value: {other:?}"),
         }
     }
 }

@@ -3,8 +3,10 @@
 pub(crate) mod client;
 mod debt;
 mod differential;
-mod figures;
+mod measurements;
 mod model;
+mod outstanding;
 mod random;
+mod token_leases;
 mod trace;
 mod values;

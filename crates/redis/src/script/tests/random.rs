@@ -1,11 +1,11 @@
-//! Numbers that a seed determines.
+//! A seeded pseudo-random number generator for traces.
 
-/// The generator known as splitmix64.
-pub(super) struct Random(u64);
+/// SplitMix64.
+pub(super) struct TraceRng(u64);
 
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random(seed)
+impl TraceRng {
+    pub(super) fn new(seed: u64) -> TraceRng {
+        TraceRng(seed)
     }
 
     pub(super) fn next(&mut self) -> u64 {
@@ -15,12 +15,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// One time in `n`.
+    /// Returns true once in `n` times on average.
     pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
@@ -30,7 +30,7 @@ impl Random {
         &from[at]
     }
 
-    /// Up to `most`, of any magnitude alike.
+    /// Returns a number up to `most`, with all magnitudes equally likely.
     pub(super) fn magnitude(&mut self, most: u64) -> u64 {
         let bits = self.below(u64::from(65 - most.leading_zeros())) as u32;
         (self.next() & ((1_u64 << bits) | ((1_u64 << bits) - 1))).min(most)

@@ -1,13 +1,13 @@
-//! Random calls, one after the other, with what each must come to.
+//! Random calls with their expected results.
 
 use std::time::Duration;
 
 use tollgate_core::{Charged, CompiledQuota, MAX_AMOUNT, MAX_SPAN_NS, Queue, Quota, Rate};
-use tollgate_store::{Limit, Mode};
+use tollgate_store::{ChargeMode, Limit};
 
 use super::model::{Expected, Model};
-use super::random::Random;
-use crate::call::{Call, Line, SlotCharge, Target};
+use super::random::TraceRng;
+use crate::call::{Call, LeaseRequest, LeaseSettlement, ScriptOp, SlotCharge, Target};
 use crate::store::limit_of;
 
 pub(super) struct Step {
@@ -18,22 +18,24 @@ pub(super) struct Step {
 
 const FAMILIES: u64 = 5;
 
-/// A client's life under the quotas of one or several families.
+/// A sequence of calls under the quotas of one or several families.
 pub(super) struct Trace {
-    random: Random,
+    random: TraceRng,
     number: u64,
     now: u64,
     model: Model,
-    /// Quotas that take over from each other.
+    /// The quotas of each family, which take over keys from each other.
     families: Vec<Vec<Limit>>,
-    /// Whether the families meet on the same keys, one call after the other.
+    /// Whether the families share keys, one call after the other.
     shares_keys: bool,
-    held: Vec<(Target, Charged)>,
+    /// The usual length of a generation of leased tokens, if tokens are leased.
+    generation_ms: Option<u64>,
+    receipts: Vec<(Target, Charged)>,
 }
 
 impl Trace {
     pub(super) fn new(seed: u64) -> Trace {
-        let mut random = Random::new(seed);
+        let mut random = TraceRng::new(seed);
         let now = match random.below(8) {
             0 => random.below(10_000_000),
             1 => 4_000_000_000_000_000 + random.below(1 << 40),
@@ -49,20 +51,22 @@ impl Trace {
             })
             .collect();
         let shares_keys = random.one_in(8);
-        Trace { random, number: seed, now, model: Model::default(), families, shares_keys, held: Vec::new() }
+        let generation_ms = seed.is_multiple_of(4).then(|| 1 + random.magnitude(2_999));
+        let model = Model::default();
+        Trace { random, number: seed, now, model, families, shares_keys, generation_ms, receipts: Vec::new() }
     }
 
     pub(super) fn step(&mut self) -> Step {
         self.move_clock();
         let family = self.random.below(self.families.len() as u64) as usize;
-        let lines = if self.random.one_in(4) { 1 + self.random.below(3) } else { 1 };
-        let mut call = Call { lines: smallvec::SmallVec::new() };
+        let ops = if self.random.one_in(4) { 1 + self.random.below(3) } else { 1 };
+        let mut call = Call { ops: smallvec::SmallVec::new() };
         let mut expected = Vec::new();
-        for _ in 0..lines {
-            let line = self.line(family);
-            let outcome = self.model.line(&line, self.now);
-            self.keep_receipts(&line, &outcome);
-            call.lines.push(line);
+        for _ in 0..ops {
+            let op = self.op(family);
+            let outcome = self.model.op(&op, self.now);
+            self.keep_receipts(&op, &outcome);
+            call.ops.push(op);
             expected.push(outcome);
         }
         self.model.end_call();
@@ -74,7 +78,7 @@ impl Trace {
         let limit = self.random.pick(&self.families).first().unwrap().quota().amount();
         let family = self.random.below(self.families.len() as u64) as usize;
         let target = self.target(family);
-        // To the tick at which something comes back, and to the one before it.
+        // To the tick at which capacity becomes free, and to the one before it.
         let (next_after, reset_after) = self.model.times_ahead(&target, self.now);
         let by = match self.random.below(14) {
             0..4 => 0,
@@ -86,9 +90,10 @@ impl Trace {
             7 | 8 => self.random.below(period),
             _ => self.random.below(3 * period),
         };
-        // Far from where the numbers end.
+        // Well below the largest exact number.
         const LATEST: u64 = 4_200_000_000_000_000;
-        // A log moves back as a whole, which it cannot where less time has passed since 1970 than it spans.
+        // A log follows the clock back as a whole, which is impossible if less time has passed since 1970 than it
+        // spans.
         let logs =
             self.families.iter().flatten().filter(|limit| matches!(limit.compiled(), CompiledQuota::SlidingLog(_)));
         let earliest = logs.map(|limit| limit.quota().period_ns() / 1_000).max().unwrap_or(0);
@@ -97,25 +102,36 @@ impl Trace {
             0 => self.now.saturating_sub(by),
             _ => (self.now + by.min(1 << 48)).min(LATEST),
         };
+        // To the end of a generation of leased tokens, and to the ticks around it.
+        if self.generation_ms.is_some()
+            && self.random.one_in(4)
+            && let Some((_, _, ends)) = self.model.leased(&target)
+        {
+            let end = *self.random.pick(&ends) + self.random.below(3);
+            self.now = self.now.max(end - 1).min(LATEST);
+        }
     }
 
-    fn line(&mut self, family: usize) -> Line {
+    fn op(&mut self, family: usize) -> ScriptOp {
+        if let Some(generation_ms) = self.generation_ms.filter(|_| self.random.one_in(3)) {
+            return self.lease(family, generation_ms);
+        }
         match self.random.below(26) {
             0..=11 => self.decide(family),
             20 | 21 => {
                 let target = self.target(family);
                 let cost = self.cost(&target);
-                Line::Credit { target, cost }
+                ScriptOp::Credit { target, cost }
             }
             12 | 13 => {
                 let target = self.target(family);
                 let cost = self.cost(&target);
-                Line::Force { target, cost }
+                ScriptOp::Force { target, cost }
             }
             14 | 15 => match self.receipt() {
                 Some((target, charged)) => {
                     let amount = if self.random.one_in(3) { self.random.below(charged.cost + 2) } else { charged.cost };
-                    Line::GiveBack { target, charged, amount }
+                    ScriptOp::Refund { target, charged, amount }
                 }
                 None => self.decide(family),
             },
@@ -127,26 +143,28 @@ impl Trace {
                         1 => charged.cost.saturating_add(more),
                         _ => more,
                     };
-                    Line::Settle { target, charged, true_cost }
+                    ScriptOp::Settle { target, charged, true_cost }
                 }
                 None => self.decide(family),
             },
-            18 => match self.held.last().cloned().filter(|(target, _)| self.may_meet(target, family)) {
-                Some((target, charged)) => Line::Renew { target, charged },
+            18 => match self.receipts.last().cloned().filter(|(target, _)| self.may_use(target, family)) {
+                Some((target, charged)) => ScriptOp::Renew { target, charged },
                 None => self.decide(family),
             },
-            _ if self.random.one_in(3) => Line::Reset { target: self.target(family) },
+            _ if self.random.one_in(3) => ScriptOp::Reset { target: self.target(family) },
             _ => self.decide(family),
         }
     }
 
-    fn decide(&mut self, family: usize) -> Line {
+    fn decide(&mut self, family: usize) -> ScriptOp {
         let charges = match self.random.below(4) {
             0 => 2 + self.random.below(3),
             _ => 1,
         };
-        let enforce = [Mode::Enforce; 3].into_iter();
-        let modes: Vec<Mode> = enforce.chain([Mode::Guard, Mode::Shadow, Mode::ShadowJoined, Mode::Watch]).collect();
+        let enforce = [ChargeMode::Enforce; 3].into_iter();
+        let modes: Vec<ChargeMode> = enforce
+            .chain([ChargeMode::Guard, ChargeMode::Shadow, ChargeMode::ShadowJoined, ChargeMode::Peek])
+            .collect();
         let charges = (0..charges)
             .map(|_| {
                 let other = self.random.below(self.families.len() as u64) as usize;
@@ -160,18 +178,49 @@ impl Trace {
             1 => 2 + self.random.below(4) as u32,
             _ => 1,
         };
-        Line::Decide { times, charges }
+        ScriptOp::Decide { times, charges }
+    }
+
+    fn lease(&mut self, family: usize, usual_ms: u64) -> ScriptOp {
+        let target = self.target(family);
+        if let CompiledQuota::Concurrency(_) = target.limit.compiled() {
+            return self.decide(family);
+        }
+        let wanted = if self.random.one_in(4) { 0 } else { self.cost(&target) };
+        let max_outstanding = match self.random.below(4) {
+            0 => self.random.below(8),
+            1 => target.limit.quota().amount() / 2,
+            _ => *self.random.pick(&[MAX_AMOUNT, u64::MAX]),
+        };
+        let generation_ms = if self.random.one_in(6) { 1 + self.random.magnitude(2_999) } else { usual_ms };
+        let count = self.random.below(3);
+        let settlements = (0..count).map(|_| self.settlement(&target, generation_ms)).collect();
+        ScriptOp::Lease(Box::new(LeaseRequest { target, wanted, max_outstanding, generation_ms, settlements }))
+    }
+
+    /// Draws a settlement: mostly of a stored generation, and of no more tokens than are leased.
+    fn settlement(&mut self, target: &Target, generation_ms: u64) -> LeaseSettlement {
+        let (tokens, generation, _) =
+            self.model.leased(target).unwrap_or((1, self.now / (generation_ms * 1_000), [0, 0]));
+        let generation = (generation + 2).saturating_sub(*self.random.pick(&[0, 1, 2, 2, 2, 2, 3, 3, 4]));
+        let mut amount = || match self.random.below(6) {
+            0 => 0,
+            1 => tokens,
+            2 => *self.random.pick(&[tokens.saturating_add(1), MAX_AMOUNT, u64::MAX]),
+            _ => self.random.below(tokens.max(1)),
+        };
+        LeaseSettlement { generation, spent: amount(), returned: amount() }
     }
 
     fn target(&mut self, family: usize) -> Target {
         let key = self.random.below(2);
-        // Families of different places may be of the same kind: they still have keys of their own.
-        let place = if self.shares_keys { 0 } else { family };
-        let key = format!("trace {} {place} {key}", self.number).into_bytes().into();
+        // Families with different indexes may be of the same kind; they still have separate keys.
+        let index = if self.shares_keys { 0 } else { family };
+        let key = format!("trace {} {index} {key}", self.number).into_bytes().into();
         Target { key, limit: self.random.pick(&self.families[family]).clone() }
     }
 
-    /// Mostly what a few requests exhaust; often at the edge of what remains.
+    /// Draws a cost: mostly small, often at the edge of what remains.
     fn cost(&mut self, target: &Target) -> u64 {
         let remaining = self.model.remaining(target, self.now);
         match self.random.below(16) {
@@ -187,12 +236,12 @@ impl Trace {
     }
 
     fn receipt(&mut self) -> Option<(Target, Charged)> {
-        if self.held.is_empty() || self.shares_keys {
+        if self.receipts.is_empty() || self.shares_keys {
             return None;
         }
-        let at = self.random.below(self.held.len() as u64) as usize;
-        let (target, charged) = self.held.swap_remove(at);
-        // Now and then one that its own quota never wrote.
+        let at = self.random.below(self.receipts.len() as u64) as usize;
+        let (target, charged) = self.receipts.swap_remove(at);
+        // Sometimes a receipt that its own quota never wrote.
         if self.random.one_in(12)
             && let Some((mark, part)) = self.model.mark(&target)
         {
@@ -208,24 +257,24 @@ impl Trace {
         Some((target, charged))
     }
 
-    fn may_meet(&self, target: &Target, family: usize) -> bool {
+    fn may_use(&self, target: &Target, family: usize) -> bool {
         !self.shares_keys || self.families[family].contains(&target.limit)
     }
 
-    fn keep_receipts(&mut self, line: &Line, outcome: &Expected) {
-        if let (Line::Decide { charges, .. }, Expected::Requests(answers)) = (line, outcome) {
+    fn keep_receipts(&mut self, op: &ScriptOp, outcome: &Expected) {
+        if let (ScriptOp::Decide { charges, .. }, Expected::Requests(answers)) = (op, outcome) {
             for answer in answers {
                 let made = charges.iter().zip(&answer.charged);
-                self.held.extend(made.filter_map(|(charge, charged)| Some((charge.target.clone(), (*charged)?))));
+                self.receipts.extend(made.filter_map(|(charge, charged)| Some((charge.target.clone(), (*charged)?))));
             }
-            let excess = self.held.len().saturating_sub(40);
-            self.held.drain(..excess);
+            let excess = self.receipts.len().saturating_sub(40);
+            self.receipts.drain(..excess);
         }
     }
 }
 
-/// A quota of a family. Those of one scale resemble each other, so that one can take over from another.
-fn any_limit(random: &mut Random, family: u64, scale: u64) -> Limit {
+/// Draws a quota of a family. Quotas of one scale are similar, so that one can take over from another.
+fn any_limit(random: &mut TraceRng, family: u64, scale: u64) -> Limit {
     loop {
         let rate = any_rate(random, scale);
         let quota = match family {
@@ -252,19 +301,19 @@ fn any_limit(random: &mut Random, family: u64, scale: u64) -> Limit {
     }
 }
 
-fn any_rate(random: &mut Random, scale: u64) -> Rate {
+fn any_rate(random: &mut TraceRng, scale: u64) -> Rate {
     const DAY_MS: u64 = 86_400_000;
     loop {
         let (count, ms) = match scale {
-            // A few in a moment.
+            // A few in a short period.
             0 => (1 + random.below(12), 1 + random.below(3)),
-            // What people write.
+            // Common rates.
             1 => {
                 (*random.pick(&[1, 5, 7, 60, 100, 200, 999, 1_000]), *random.pick(&[1_000, 60_000, 3_600_000, DAY_MS]))
             }
-            // As fast as it gets, also with fractions that have no end.
+            // As fast as possible, also with recurring fractions.
             2 => (1 + random.magnitude(MAX_AMOUNT), *random.pick(&[1, 7, 1_000, 60_000, DAY_MS])),
-            // Anything.
+            // Any rate.
             _ => (1 + random.magnitude(MAX_AMOUNT), 1 + random.magnitude(MAX_SPAN_NS / 1_000_000)),
         };
         if let Ok(rate) = Rate::new(count, Duration::from_millis(ms)) {
@@ -273,7 +322,7 @@ fn any_rate(random: &mut Random, scale: u64) -> Rate {
     }
 }
 
-fn any_bucket(random: &mut Random, rate: Rate) -> Option<Quota> {
+fn any_bucket(random: &mut TraceRng, rate: Rate) -> Option<Quota> {
     let burst = match random.below(4) {
         0 => 1 + random.magnitude(MAX_AMOUNT),
         1 => rate.count(),
@@ -288,7 +337,7 @@ fn any_bucket(random: &mut Random, rate: Rate) -> Option<Quota> {
     if random.one_in(4) { quota.with_reservations(Duration::from_nanos(wait_ns)).ok() } else { Some(quota) }
 }
 
-fn any_log(random: &mut Random, rate: Rate) -> Option<Quota> {
+fn any_log(random: &mut TraceRng, rate: Rate) -> Option<Quota> {
     let count = match random.below(4) {
         0 => 1 + random.magnitude(Quota::MAX_LOG - 1),
         _ => 1 + random.below(12),

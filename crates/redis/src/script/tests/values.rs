@@ -1,27 +1,27 @@
-//! How large values are, how long keys live, and what the server's own clock gives.
+//! Sizes of values, expiry of keys, and the server's clock.
 
 use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Charged, Queue, Quota, Rate};
-use tollgate_store::Mode;
+use tollgate_store::ChargeMode;
 use tollgate_testbed::{Binary, RedisServer};
 
 use super::client::Client;
-use crate::call::{Answer, Call, Line, SlotCharge, Target};
+use crate::call::{Answer, Call, ScriptOp, SlotCharge, Target};
 use crate::resp_value::Value;
 use crate::script::{SOURCE, encode, stamp};
-use crate::store::{LimitError, limit_of};
+use crate::store::{RedisLimitError, limit_of};
 
 pub(super) fn target(key: &str, quota: Quota) -> Target {
     Target { key: key.as_bytes().into(), limit: limit_of(quota).unwrap() }
 }
 
 pub(super) fn charge(target: &Target, cost: u64) -> SlotCharge {
-    SlotCharge { target: target.clone(), cost, mode: Mode::Enforce }
+    SlotCharge { target: target.clone(), cost, mode: ChargeMode::Enforce }
 }
 
 pub(super) fn decide(target: &Target, cost: u64) -> Call {
-    Call { lines: smallvec::smallvec![Line::Decide { times: 1, charges: [charge(target, cost)].into() }] }
+    Call { ops: smallvec::smallvec![ScriptOp::Decide { times: 1, charges: [charge(target, cost)].into() }] }
 }
 
 fn passed(answer: &Answer) -> u32 {
@@ -33,7 +33,7 @@ fn passed(answer: &Answer) -> u32 {
 
 const TODAY: u64 = 1_787_500_000_123_456;
 
-/// The length of a key's value after `costs` were charged, a tick of `gap` apart.
+/// Returns the length of a key's value after `costs` were charged, `gap` microseconds apart.
 fn length(client: &mut Client, quota: Quota, costs: &[u64], gap: u64) -> usize {
     let target = target("key", quota);
     client.command(&[b"DEL", b"key"]);
@@ -43,19 +43,19 @@ fn length(client: &mut Client, quota: Quota, costs: &[u64], gap: u64) -> usize {
     client.get(b"key").unwrap().len()
 }
 
-/// Whether the value is kept as a number: 16 bytes less than as the shortest string.
+/// Returns whether the value is stored as a number, which takes 16 bytes less than the shortest string.
 fn is_number(client: &mut Client) -> bool {
     let bulk = |text: &[u8]| Value::Bulk(Some(text.to_vec()));
     let encoding = client.command(&[b"OBJECT", b"ENCODING", b"key"]);
     if Binary::default() == Binary::Redis {
         return encoding == bulk(b"int");
     }
-    // Valkey keeps a number that a script writes as its digits.
+    // Valkey stores a number that a script writes as a string of digits.
     let Value::Bulk(Some(digits)) = client.command(&[b"GET", b"key"]) else { return false };
     encoding == bulk(b"embstr") && digits.iter().all(u8::is_ascii_digit) && digits.len() <= 19
 }
 
-/// The sizes up to which the server's allocator hands out 32, 48 and 64 bytes for a value.
+/// The sizes up to which the server's allocator uses 32, 48 and 64 bytes for a value.
 const IN_32: usize = 12;
 const IN_48: usize = 28;
 const IN_64: usize = 44;
@@ -87,7 +87,7 @@ fn values_of_usual_quotas_fit_the_smallest_blocks() {
         length(&mut client, Quota::sliding_window_counter(rate).unwrap(), &[used, used / 4], gap);
         assert!(is_number(&mut client), "sliding counter {rate}");
     }
-    // Of no usual length, or with counts that have no room in the digits of a number.
+    // Windows of unusual lengths, or counts that do not fit the digits of a number.
     for (rate, used) in [("70 per 1500ms", 70), ("1000000000/s", 123_456_789)] {
         let rate: Rate = rate.parse().unwrap();
         let fixed = length(&mut client, Quota::fixed_window(rate).unwrap(), &[used], 0);
@@ -106,13 +106,13 @@ fn values_of_usual_quotas_fit_the_smallest_blocks() {
 }
 
 #[test]
-fn a_key_lives_until_it_is_as_if_untouched() {
+fn keys_expire_when_their_state_is_as_unused() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     let rate = "6/min".parse().unwrap();
     let quotas = [
         ("bucket", Quota::token_bucket(rate).unwrap(), 1_000..=10_000),
-        // Its only end for decades is in 2035, so that none comes while the test runs.
+        // Its only boundary for decades is in 2035, so that none occurs while the test runs.
         ("window", Quota::fixed_window("6 per 12000 days".parse().unwrap()).unwrap(), 1_000..=1_036_800_000_000),
         ("counter", Quota::sliding_window_counter(rate).unwrap(), 51_000..=120_000),
         ("log", Quota::sliding_window_log(rate).unwrap(), 51_000..=60_000),
@@ -128,19 +128,19 @@ fn a_key_lives_until_it_is_as_if_untouched() {
 }
 
 #[test]
-fn a_key_is_gone_when_its_time_has_come() {
+fn expired_key_is_removed_by_the_server() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     let target = target("key", Quota::token_bucket("1000/s burst 1".parse().unwrap()).unwrap());
     let reply = client.call(&decide(&target, 1), None);
     assert_eq!(passed(&reply.answers[0]), 1);
-    // The server's time passes on its own; a bounded number of questions outlasts a millisecond or two.
+    // The server's time passes by itself; a bounded number of requests takes longer than a millisecond or two.
     let is_gone = (0..100_000).any(|_| client.get(b"key").is_none());
     assert!(is_gone);
 }
 
 #[test]
-fn the_time_is_the_servers_own() {
+fn time_is_that_of_the_server() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     let server_time = |client: &mut Client| match client.command(&[b"TIME"]) {
@@ -154,8 +154,8 @@ fn the_time_is_the_servers_own() {
         other => panic!("no time: {other:?}"),
     };
     let before = server_time(&mut client);
-    // A call without lines asks for nothing but the time, and touches no key.
-    let reply = client.call(&Call { lines: smallvec::SmallVec::new() }, None);
+    // A call without operations only returns the time, and touches no key.
+    let reply = client.call(&Call { ops: smallvec::SmallVec::new() }, None);
     let after = server_time(&mut client);
     assert!((before..=after).contains(&reply.now), "{before} {} {after}", reply.now);
     assert!(reply.answers.is_empty());
@@ -163,7 +163,7 @@ fn the_time_is_the_servers_own() {
 }
 
 #[test]
-fn refusals_and_looks_write_nothing() {
+fn refusals_and_peeks_write_nothing() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     let rate = "5/day".parse().unwrap();
@@ -175,16 +175,16 @@ fn refusals_and_looks_write_nothing() {
         Quota::concurrency(5, Some(Duration::from_secs(60))).unwrap(),
     ];
     for quota in quotas {
-        // A log is written again where its time to live has become shorter than its entries need. The server's own
-        // time passes meanwhile, so that on a busy machine this may happen to a refusal; not every time.
+        // A log is written again if its time to live has become shorter than its entries need. The server's time passes
+        // meanwhile, so on a busy machine a refusal may cause this, but not every time.
         let attempts = if quota.kind() == AlgorithmKind::SlidingWindowLog { 10 } else { 1 };
         let writes_nothing = (0..attempts).any(|attempt| {
             let target = target(&format!("{:?} {attempt}", quota.kind()), quota);
             assert_eq!(passed(&client.call(&decide(&target, 5), Some(TODAY)).answers[0]), 1);
             let mut guard = charge(&target, 1);
-            guard.mode = Mode::Guard;
+            guard.mode = ChargeMode::Guard;
             let calls = [decide(&target, 1), decide(&target, 0), decide(&target, 6)];
-            let guarded = Call { lines: smallvec::smallvec![Line::Decide { times: 1, charges: [guard].into() }] };
+            let guarded = Call { ops: smallvec::smallvec![ScriptOp::Decide { times: 1, charges: [guard].into() }] };
             let before = writes(&mut client);
             for call in calls.iter().chain([&guarded]) {
                 client.call(call, Some(TODAY));
@@ -195,8 +195,8 @@ fn refusals_and_looks_write_nothing() {
     }
 }
 
-/// How many keys were set so far.
-fn writes(client: &mut Client) -> String {
+/// Returns the statistics of the commands that write.
+pub(super) fn writes(client: &mut Client) -> String {
     let Value::Bulk(Some(info)) = client.command(&[b"INFO", b"commandstats"]) else {
         panic!("no statistics");
     };
@@ -206,13 +206,13 @@ fn writes(client: &mut Client) -> String {
 }
 
 #[test]
-fn a_key_is_read_once_and_written_once_whatever_a_call_does_to_it() {
+fn call_reads_and_writes_each_key_once() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     let target = target("key", Quota::token_bucket("100/s burst 1000".parse().unwrap()).unwrap());
-    let line = Line::Decide { times: 100, charges: [charge(&target, 1), charge(&target, 2)].into() };
+    let op = ScriptOp::Decide { times: 100, charges: [charge(&target, 1), charge(&target, 2)].into() };
     let reply =
-        client.call(&Call { lines: smallvec::smallvec![line.clone(), line, Line::Force { target, cost: 3 }] }, None);
+        client.call(&Call { ops: smallvec::smallvec![op.clone(), op, ScriptOp::Force { target, cost: 3 }] }, None);
     assert_eq!((passed(&reply.answers[0]), passed(&reply.answers[1])), (100, 100));
     let Value::Bulk(Some(info)) = client.command(&[b"INFO", b"commandstats"]) else {
         panic!("no statistics");
@@ -223,29 +223,29 @@ fn a_key_is_read_once_and_written_once_whatever_a_call_does_to_it() {
 }
 
 #[test]
-fn a_key_of_another_type_is_an_error_and_nothing_is_written() {
+fn key_of_another_type_is_an_error_and_nothing_is_written() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     client.command(&[b"LPUSH", b"list", b"entry"]);
     let quota = Quota::token_bucket("5/s".parse().unwrap()).unwrap();
     let (good, bad) = (target("good", quota), target("list", quota));
-    let line = Line::Decide { times: 1, charges: [charge(&good, 1), charge(&bad, 1)].into() };
+    let op = ScriptOp::Decide { times: 1, charges: [charge(&good, 1), charge(&bad, 1)].into() };
     let mut bytes = Vec::new();
-    client.write_call(&mut bytes, &Call { lines: smallvec::smallvec![line] }, None);
+    client.write_call(&mut bytes, &Call { ops: smallvec::smallvec![op] }, None);
     client.send(&bytes);
     assert!(matches!(client.receive(), Value::Error(message) if message.contains("WRONGTYPE")));
     assert_eq!(client.get(b"good"), None);
 }
 
 #[test]
-fn a_call_that_has_expired_changes_nothing_and_says_the_time() {
+fn expired_call_changes_nothing_and_returns_the_time() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     let rate = "5/day".parse().unwrap();
-    // Both ways through the script: the short one of plain buckets, and the long one.
+    // Both paths of the script: the fast path of plain buckets, and the general one.
     for quota in [Quota::token_bucket(rate).unwrap(), Quota::fixed_window(rate).unwrap()] {
         let target = target("key", quota);
-        let now = client.call(&Call { lines: smallvec::SmallVec::new() }, None).now;
+        let now = client.call(&Call { ops: smallvec::SmallVec::new() }, None).now;
         let mut until = |expiry: u64| {
             let mut encoded = encode(&decide(&target, 1), None);
             stamp(&mut encoded.args[0], expiry);
@@ -259,38 +259,38 @@ fn a_call_that_has_expired_changes_nothing_and_says_the_time() {
 }
 
 #[test]
-fn permits_without_a_lease_and_endless_promises_are_refused() {
+fn permits_without_a_lease_and_too_long_reservations_are_rejected() {
     let endless = Quota::concurrency(3, None).unwrap();
-    assert_eq!(limit_of(endless), Err(LimitError::NoLease));
+    assert_eq!(limit_of(endless), Err(RedisLimitError::NoLease));
     let fast = Quota::token_bucket("1000000000/s".parse().unwrap()).unwrap();
     let far = fast.with_reservations(Duration::from_secs(60 * 86_400)).unwrap();
-    assert_eq!(limit_of(far), Err(LimitError::TooManyTokens));
+    assert_eq!(limit_of(far), Err(RedisLimitError::TooManyTokens));
     assert!(limit_of(fast.with_reservations(Duration::from_secs(40 * 86_400)).unwrap()).is_ok());
 }
 
 #[test]
-fn a_receipt_of_an_absent_key_gives_nothing_back() {
+fn receipt_of_an_absent_key_refunds_nothing() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     let target = target("key", Quota::sliding_window_log("5/min".parse().unwrap()).unwrap());
     let charged = Charged { at: TODAY, cost: 1, mark: TODAY, part: 0 };
-    client.call(&Call { lines: smallvec::smallvec![Line::GiveBack { target, charged, amount: 1 }] }, Some(TODAY));
+    client.call(&Call { ops: smallvec::smallvec![ScriptOp::Refund { target, charged, amount: 1 }] }, Some(TODAY));
     assert_eq!(client.integer(&[b"DBSIZE"]), 0);
 }
 
 #[test]
-fn the_script_is_small_enough_to_send() {
-    // It travels only when a server does not know it; a few packets of it are no burden.
-    assert!(SOURCE.len() < 80_000, "{}", SOURCE.len());
+fn script_size_is_bounded() {
+    // It is sent only if a server does not have it; a few packets are cheap.
+    assert!(SOURCE.len() < 90_000, "{}", SOURCE.len());
 }
 
 #[test]
-fn log_that_refuses_under_a_longer_window_lives_as_long_as_that_window() {
+fn refusal_under_a_longer_window_extends_the_expiry_of_a_log() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     let log = |rate: &str| target("log", Quota::sliding_window_log(rate.parse().unwrap()).unwrap());
     let decide = |target: &Target, times| Call {
-        lines: smallvec::smallvec![Line::Decide { times, charges: [charge(target, 1)].into() }],
+        ops: smallvec::smallvec![ScriptOp::Decide { times, charges: [charge(target, 1)].into() }],
     };
     client.call(&decide(&log("3/min"), 3), None);
     assert!(client.integer(&[b"PTTL", b"log"]) <= 60_000);

@@ -1,10 +1,10 @@
-//! One seed's story: instances, limits, requests and troubles.
+//! The scenario of one seed: instances, limits, requests and failures.
 
-mod afterwards;
-pub(in crate::sim) mod books;
 mod caller;
+mod follow_up;
+pub(in crate::sim) mod ledger;
+pub(in crate::sim) mod observations;
 mod plan;
-pub(in crate::sim) mod seen;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use tokio::time::sleep;
 use tollgate_store::{Capacity, Charge, Limit, MemoryOptions, Source, Store, WhenFull};
 
 use self::caller::Caller;
-use self::plan::{Plan, Rule, key_bytes};
-use self::seen::{Coverage, Seen};
+use self::observations::{Coverage, Observations};
+use self::plan::{Plan, SimRule, key_bytes};
 use super::injected_fault::{self, InjectedFault};
 use crate::sim::world::{BEGAN_US, Link, SharedWorld, World, locked};
 use crate::store::random::Random;
-use crate::store::{BreakerSettings, BreakerState, RedisStore, StoreSettings};
+use crate::store::{BreakerSettings, BreakerState, RedisStore, RedisStoreSettings};
 
-/// Runs one seed. The error says what must not have happened.
+/// Runs one seed. The error is the invariant that was violated.
 pub(in crate::sim) fn run(seed: u64, fault: Option<InjectedFault>) -> Result<Coverage, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async { Scenario::new(seed, fault).play().await })
@@ -32,11 +32,11 @@ struct Scenario {
     stores: Arc<Vec<RedisStore>>,
     /// The same limits for each instance.
     limits: Arc<Vec<Vec<Limit>>>,
-    rules: Arc<Vec<Rule>>,
+    rules: Arc<Vec<SimRule>>,
     keys: u32,
-    settings: StoreSettings,
+    settings: RedisStoreSettings,
     is_quiet: bool,
-    seen: Arc<Mutex<Seen>>,
+    observations: Arc<Mutex<Observations>>,
 }
 
 impl Scenario {
@@ -47,9 +47,9 @@ impl Scenario {
         let faults_per_mille = [0, 20, 60, 250][random.below(4) as usize];
         let is_quiet = faults_per_mille == 0;
         let world = World::new(Random::new(random.next()), shards, slots, faults_per_mille, fault);
-        let settings = StoreSettings {
-            joins: random.below(4) > 0,
-            remembers_refusals: random.below(4) > 0,
+        let settings = RedisStoreSettings {
+            coalesces_checks: random.below(4) > 0,
+            caches_refusals: random.below(4) > 0,
             resends: 2,
             fallback: MemoryOptions { capacity: Capacity::Entries(256), when_full: WhenFull::default() },
             breaker: BreakerSettings {
@@ -62,39 +62,39 @@ impl Scenario {
                 trial_patience: Duration::from_millis(100),
                 ..BreakerSettings::default()
             },
-            ..StoreSettings::default()
+            ..RedisStoreSettings::default()
         };
         let world: SharedWorld = Arc::new(Mutex::new(world));
-        locked(&world).books.resends = settings.resends;
-        let rules: Vec<Rule> = (0..4).map(|number| Rule::drawn(number, &mut random)).collect();
+        locked(&world).ledger.resends = settings.resends;
+        let rules: Vec<SimRule> = (0..4).map(|number| SimRule::drawn(number, &mut random)).collect();
         let instances = 2 + random.below(3) as usize;
         let stores: Vec<_> = (0..instances)
             .map(|instance| {
                 let link = Link { world: Arc::clone(&world), instance };
                 let settings =
-                    StoreSettings { seed: random.next(), ..injected_fault::settings(fault, settings.clone()) };
+                    RedisStoreSettings { seed: random.next(), ..injected_fault::settings(fault, settings.clone()) };
                 RedisStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, fault)
             })
             .collect();
-        let limit = |store: &RedisStore, rule: &Rule| {
+        let limit = |store: &RedisStore, rule: &SimRule| {
             store.limit(&rule.scope, rule.quota, injected_fault::options(fault, rule.options)).unwrap()
         };
         let limits: Vec<Vec<Limit>> =
             stores.iter().map(|store| rules.iter().map(|rule| limit(store, rule)).collect()).collect();
         let (limits, stores) = (Arc::new(limits), Arc::new(stores));
         let keys = 1 + random.below(4);
-        let (rules, seen) = (Arc::new(rules), Arc::default());
-        Scenario { world, random, stores, limits, rules, keys, settings, is_quiet, seen }
+        let (rules, observations) = (Arc::new(rules), Arc::default());
+        Scenario { world, random, stores, limits, rules, keys, settings, is_quiet, observations }
     }
 
     async fn play(mut self) -> Result<Coverage, String> {
         let mut requests = Vec::new();
         let count = 60 + u64::from(self.random.below(120));
         for arrival in 0..count {
-            self.trouble();
+            self.inject_failure();
             let plan = Plan::drawn(arrival, self.stores.len(), self.keys, &mut self.random);
-            let together = if self.random.below(5) == 0 { 2 + self.random.below(5) } else { 1 };
-            for nth in 0..together {
+            let burst = if self.random.below(5) == 0 { 2 + self.random.below(5) } else { 1 };
+            for nth in 0..burst {
                 let plan = Plan { arrival: arrival * 100 + u64::from(nth), ..plan.clone() };
                 requests.push(tokio::spawn(self.caller().request(plan)));
             }
@@ -102,7 +102,7 @@ impl Scenario {
             if pause > 0 {
                 sleep(Duration::from_millis(pause)).await;
             }
-            if let Some(violation) = locked(&self.world).books.violation() {
+            if let Some(violation) = locked(&self.world).ledger.violation() {
                 return Err(violation);
             }
         }
@@ -111,13 +111,13 @@ impl Scenario {
         }
         locked(&self.world).heal();
         sleep(Duration::from_secs(4)).await;
-        self.service_is_back().await;
+        self.check_recovery().await;
         sleep(Duration::from_secs(2)).await;
         self.close()
     }
 
-    /// Something happens to the servers, or to the way there.
-    fn trouble(&mut self) {
+    /// Injects a failure of the servers or of the network, sometimes.
+    fn inject_failure(&mut self) {
         if self.is_quiet {
             return;
         }
@@ -128,9 +128,12 @@ impl Scenario {
             1 => world.fail_over(shard),
             2..6 => {
                 let instance = self.random.below(self.stores.len() as u32) as usize;
-                world.part(instance, shard, Duration::from_millis(20 + u64::from(self.random.below(400))));
+                world.partition(instance, shard, Duration::from_millis(20 + u64::from(self.random.below(400))));
             }
-            6 => (0..self.stores.len()).for_each(|instance| world.part(instance, shard, Duration::from_millis(200))),
+            6 => {
+                (0..self.stores.len())
+                    .for_each(|instance| world.partition(instance, shard, Duration::from_millis(200)));
+            }
             7..40 => world.replicate(),
             _ => {}
         }
@@ -144,46 +147,46 @@ impl Scenario {
             rules: Arc::clone(&self.rules),
             deadline: self.settings.deadline,
             is_quiet: self.is_quiet,
-            seen: Arc::clone(&self.seen),
+            observations: Arc::clone(&self.observations),
         }
     }
 
-    /// Once trouble is over, every instance asks the servers again.
-    async fn service_is_back(&mut self) {
+    /// Checks that every instance uses the servers again after all failures have ended.
+    async fn check_recovery(&mut self) {
         for (instance, store) in self.stores.iter().enumerate() {
             for turn in 0..8 {
                 for key in 0..self.keys {
                     let (limit, key) = (&self.limits[instance][0], key_bytes(key));
-                    let asked = Charge::new(limit, &key, 0);
-                    let source = store.decide(&[asked]).await.source;
+                    let charge = Charge::new(limit, &key, 0);
+                    let source = store.check_all(&[charge]).await.source;
                     if turn == 7 && source != Source::Exact {
-                        locked(&self.world).books.violate(format!("{instance} still answers {source:?} for {key:?}"));
+                        locked(&self.world).ledger.violate(format!("{instance} still answers {source:?} for {key:?}"));
                     }
                 }
             }
             let stats = store.stats();
-            // A shard that nobody asks stays as it was; it is asked as soon as somebody does.
+            // A half-open breaker without calls stays half-open, and admits the next call.
             if stats.breakers.iter().any(|(_, state)| *state == BreakerState::Open) {
-                locked(&self.world).books.violate(format!("{instance} has an open breaker: {:?}", stats.breakers));
+                locked(&self.world).ledger.violate(format!("{instance} has an open breaker: {:?}", stats.breakers));
             }
         }
     }
 
     fn close(self) -> Result<Coverage, String> {
         let mut world = locked(&self.world);
-        world.books.close();
+        world.ledger.check_refunds();
         let uncertain: u64 = self.stores.iter().map(|store| store.stats().uncertain_charges).sum();
-        world.books.check_uncertain(uncertain);
-        let mut seen = self.seen.lock().unwrap();
-        if self.settings.joins {
-            seen.check_order(&mut world);
+        world.ledger.check_uncertain(uncertain);
+        let mut observations = self.observations.lock().unwrap();
+        if self.settings.coalesces_checks {
+            observations.check_order(&mut world);
         }
-        seen.check_counted_here(&mut world, &self.rules);
-        seen.check_bounds(&mut world, &self.rules);
-        if let Some(violation) = world.books.violation() {
+        observations.check_counted_locally(&mut world, &self.rules);
+        observations.check_bounds(&mut world, &self.rules);
+        if let Some(violation) = world.ledger.violation() {
             return Err(violation);
         }
-        let mut coverage = seen.coverage;
+        let mut coverage = observations.coverage;
         for store in self.stores.iter() {
             let stats = store.stats();
             coverage.joined += stats.joined;

@@ -1,10 +1,10 @@
-//! What a seed draws: the limits of a story, and the requests that are made in it.
+//! The limits and requests that a seed draws.
 
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::Quota;
-use tollgate_store::{LimitOptions, Mode, OnFailure, Refusals};
+use tollgate_store::{ChargeMode, LimitOptions, OnFailure, Refusals};
 
 use crate::store::random::Random;
 
@@ -13,69 +13,69 @@ use crate::store::random::Random;
 pub(in crate::sim) struct Plan {
     pub(in crate::sim) arrival: u64,
     pub(in crate::sim) instance: usize,
-    pub(in crate::sim) charges: SmallVec<[(usize, u32, u64, Mode); 3]>,
-    /// The caller goes away after this.
-    pub(in crate::sim) gives_up: Option<Duration>,
-    pub(in crate::sim) afterwards: Afterwards,
+    pub(in crate::sim) charges: SmallVec<[(usize, u32, u64, ChargeMode); 3]>,
+    /// The caller drops its check after this time.
+    pub(in crate::sim) drops_after: Option<Duration>,
+    pub(in crate::sim) follow_up: FollowUp,
 }
 
-/// What becomes of a charge.
+/// What the caller does with its receipts.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sim) enum Afterwards {
+pub(in crate::sim) enum FollowUp {
     Keep,
-    GiveBack(Duration),
+    Refund(Duration),
     Settle(Duration, u64),
     Renew(Duration, Duration),
 }
 
 impl Plan {
-    /// One of those that so many instances may get, about so many keys.
+    /// Draws a request to one of the instances about some of the keys.
     pub(in crate::sim) fn drawn(arrival: u64, instances: usize, keys: u32, random: &mut Random) -> Plan {
         let count = [1, 1, 1, 2, 2, 3][random.below(6) as usize];
-        let mut charges: SmallVec<[(usize, u32, u64, Mode); 3]> = SmallVec::new();
+        let mut charges: SmallVec<[(usize, u32, u64, ChargeMode); 3]> = SmallVec::new();
         for _ in 0..count {
             let mode = match random.below(13) {
-                0 => Mode::Shadow,
-                1 => Mode::Guard,
-                2 => Mode::Watch,
-                3 => Mode::ShadowJoined,
-                _ => Mode::Enforce,
+                0 => ChargeMode::Shadow,
+                1 => ChargeMode::Guard,
+                2 => ChargeMode::Peek,
+                3 => ChargeMode::ShadowJoined,
+                _ => ChargeMode::Enforce,
             };
             let cost = [0, 1, 1, 1, 1, 2, 2, 3, 30][random.below(9) as usize];
             charges.push((random.below(4) as usize, random.below(keys), cost, mode));
         }
         let ms = |milliseconds: u32| Duration::from_millis(u64::from(milliseconds));
-        let afterwards = match random.below(6) {
-            0 | 1 => Afterwards::GiveBack(ms(random.below(60))),
-            2 => Afterwards::Settle(ms(random.below(60)), u64::from(random.below(5))),
-            3 => Afterwards::Renew(ms(random.below(150)), ms(random.below(150))),
-            _ => Afterwards::Keep,
+        let follow_up = match random.below(6) {
+            0 | 1 => FollowUp::Refund(ms(random.below(60))),
+            2 => FollowUp::Settle(ms(random.below(60)), u64::from(random.below(5))),
+            3 => FollowUp::Renew(ms(random.below(150)), ms(random.below(150))),
+            _ => FollowUp::Keep,
         };
         Plan {
             arrival,
             instance: random.below(instances as u32) as usize,
             charges,
-            gives_up: (random.below(12) == 0).then(|| ms(random.below(12))),
-            afterwards,
+            drops_after: (random.below(12) == 0).then(|| ms(random.below(12))),
+            follow_up,
         }
     }
 }
 
-/// What a key is called by who asks.
+/// Returns a key as supplied by callers.
 pub(in crate::sim) fn key_bytes(key: u32) -> Vec<u8> {
     format!("user-{key}").into_bytes()
 }
 
-/// A limit of a story, and what holds where it cannot be asked about.
+/// A limit of a scenario, and its options.
 #[derive(Clone, Debug)]
-pub(in crate::sim) struct Rule {
+pub(in crate::sim) struct SimRule {
     pub(in crate::sim) scope: String,
     pub(in crate::sim) quota: Quota,
     pub(in crate::sim) options: LimitOptions,
 }
 
-impl Rule {
-    pub(in crate::sim) fn drawn(number: u32, random: &mut Random) -> Rule {
+impl SimRule {
+    pub(in crate::sim) fn drawn(number: u32, random: &mut Random) -> SimRule {
         let amount = 1 + u64::from(random.below(8));
         let period = Duration::from_millis([50, 200, 500, 1_000, 3_000][random.below(5) as usize]);
         let rate = tollgate_core::Rate::new(amount, period).unwrap();
@@ -92,6 +92,10 @@ impl Rule {
             _ => OnFailure::Local { share: (1, 1 + random.below(4)) },
         };
         let refusals = [Refusals::Counted, Refusals::Brief, Refusals::Brief, Refusals::Final][random.below(4) as usize];
-        Rule { scope: format!("rule-{number}"), quota: quota.unwrap(), options: LimitOptions { on_failure, refusals } }
+        SimRule {
+            scope: format!("rule-{number}"),
+            quota: quota.unwrap(),
+            options: LimitOptions { on_failure, refusals, lease: None },
+        }
     }
 }

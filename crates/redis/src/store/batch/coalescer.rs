@@ -1,9 +1,9 @@
-//! Which requests travel in one call: requests alike that come while a call is in flight wait for a moment, and then
-//! travel together.
+//! Joins equal requests into batches: requests that arrive while a call for an equal request is in flight wait briefly,
+//! and then share one call.
 //!
-//! They wait until it is back, and no longer than a small part of their time ([`Coalescer::new`]): on a server that is
-//! far away a call takes most of the deadline, and a request that waited for another's would have no time left for its
-//! own. So several calls of one group may be in flight.
+//! They wait until that call returns, and at most for a small part of their deadline ([`Coalescer::new`]): on a distant
+//! server a call takes most of the deadline, and a request that waited for another's call would have no time left for
+//! its own. So several calls of one group may be in flight.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,88 +16,89 @@ use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use super::request::{Charges, SlotRequest, hash};
-use super::{Batch, Boarded};
+use super::{Batch, BatchSize};
 use crate::transport::Slot;
 
 const SHARDS: usize = 16;
 
-/// A script holds up all other calls of its server, so no more than this travel together.
+/// The maximum number of requests in a batch. A script blocks all other calls of its server while it runs.
 const MAX_BATCH: usize = 1_000;
 
 pub(in crate::store) struct Coalescer {
     /// Groups by their hashes.
     shards: Vec<Mutex<Groups>>,
     hasher: RandomState,
-    /// How long a request waits for another's call at most.
+    /// The maximum time that a request waits for the call of another.
     max_wait: Duration,
     group_ids: AtomicU64,
 }
 
 type Groups = HashMap<u64, SmallVec<[Group; 1]>, RandomState>;
 
-/// Requests alike. A group exists while one of its calls is in flight.
+/// Equal requests. A group exists while one of its calls is in flight.
 struct Group {
-    /// Tells it from those that were there before.
+    /// Distinguishes the group from earlier groups of the same hash.
     id: u64,
-    /// Its first batch: what all of them ask.
+    /// The first batch. All batches of the group have an equal request.
     first: Arc<Batch>,
     /// The batches in flight, oldest first.
     in_flight: SmallVec<[InFlight; 2]>,
-    /// When the last of them was sent.
+    /// The time at which the last batch was sent.
     sent_at: Instant,
-    /// The number of requests in it: the next one may be as large.
+    /// The number of requests in the last batch sent: the initial capacity of the next one.
     last_size: u32,
-    /// The batches that wait. Only the last has room.
+    /// The waiting batches. Only the last one accepts more requests.
     waiting: SmallVec<[Arc<Batch>; 1]>,
-    /// Whether there is a timer for those that wait.
-    is_timed: bool,
+    /// Whether there is a timer for the waiting batches.
+    has_timer: bool,
 }
 
 struct InFlight {
     batch: Arc<Batch>,
-    ends: Instant,
+    /// The latest deadline of its requests. The call is overdue from then on.
+    deadline: Instant,
 }
 
 /// A request that has joined a batch.
 pub(super) struct Joined {
     pub(super) batch: Arc<Batch>,
-    /// Which of the batch's entries it is.
+    /// The index of its entry in the batch.
     pub(super) index: u32,
-    pub(super) step: Step,
+    pub(super) step: JoinStep,
 }
 
-/// What follows from it that a request has joined.
-pub(super) enum Step {
-    Departs(Departure),
-    Waits {
-        /// The first that waits must start a timer.
-        timer: Option<Timer>,
+/// The next step after a request has joined.
+pub(super) enum JoinStep {
+    Send(DueBatches),
+    Wait {
+        /// Set for the first request that waits: it must start this timer.
+        timer: Option<BatchTimer>,
     },
 }
 
-/// All batches to be sent now, and calls that are overdue.
-pub(super) struct Departure {
-    pub(super) batches: SmallVec<[(Arc<Batch>, Boarded); 1]>,
+/// The batches to send now, and the calls that are overdue.
+pub(super) struct DueBatches {
+    pub(super) batches: SmallVec<[(Arc<Batch>, BatchSize); 1]>,
     pub(super) overdue: SmallVec<[Arc<Batch>; 1]>,
 }
 
-/// When the batches that wait in a group are sent at the latest.
-pub(super) struct Timer {
+/// The timer after which the waiting batches of a group are sent.
+pub(super) struct BatchTimer {
     hash: u64,
     group_id: u64,
     pub(super) due: Instant,
 }
 
 impl Coalescer {
-    /// Requests wait for another's call for a twentieth of the time that they have: that much of a deadline is lost to
-    /// joining at most, and at most about twenty calls of a group are in flight.
+    /// Creates a coalescer. Requests wait for at most a twentieth of the deadline: joining costs no more than that, and
+    /// at most about twenty calls of a group are in flight.
     pub(in crate::store) fn new(deadline: Duration) -> Coalescer {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let (hasher, group_ids) = (RandomState::default(), AtomicU64::new(0));
         Coalescer { shards, hasher, max_wait: deadline / 20, group_ids }
     }
 
-    /// The caller has an entry of a batch from now on, which wakes it.
+    /// Adds a request to a batch, as an entry that wakes the caller.
     pub(super) fn join(
         &self,
         slot: Slot,
@@ -108,36 +109,36 @@ impl Coalescer {
     ) -> Joined {
         let hash = hash(charges, &self.hasher);
         let mut groups = self.groups(hash);
-        let is_alike = |group: &&mut Group| group.first.request.is_alike(slot, charges);
-        let known = groups.get_mut(&hash).and_then(|groups| groups.iter_mut().find(is_alike));
+        let is_same = |group: &&mut Group| group.first.request.is_same(slot, charges);
+        let known = groups.get_mut(&hash).and_then(|groups| groups.iter_mut().find(is_same));
         let Some(group) = known else {
-            // Names are made without the lock. A request alike that comes meanwhile has a call of its own.
+            // Key names are built without the lock. An equal request that arrives meanwhile gets its own call.
             drop(groups);
-            let batch = Batch::alone(SlotRequest::new(slot, charges), Some(hash), deadline, waker);
+            let batch = Batch::single(SlotRequest::new(slot, charges), Some(hash), deadline, waker);
             let group = Group {
                 id: self.group_ids.fetch_add(1, Ordering::Relaxed),
                 first: Arc::clone(&batch),
-                in_flight: smallvec![InFlight { batch: Arc::clone(&batch), ends: deadline }],
+                in_flight: smallvec![InFlight { batch: Arc::clone(&batch), deadline }],
                 sent_at: now,
                 last_size: 1,
                 waiting: SmallVec::new(),
-                is_timed: false,
+                has_timer: false,
             };
             self.groups(hash).entry(hash).or_default().push(group);
-            return Joined { step: Step::Departs(Departure::alone(&batch, deadline)), batch, index: 0 };
+            return Joined { step: JoinStep::Send(DueBatches::single(&batch, deadline)), batch, index: 0 };
         };
         let (batch, index) = group.join(hash, deadline, waker);
         let due = group.sent_at + self.max_wait;
         if due <= now {
-            return Joined { batch, index, step: Step::Departs(group.depart(now)) };
+            return Joined { batch, index, step: JoinStep::Send(group.take_due(now)) };
         }
-        let is_first = !std::mem::replace(&mut group.is_timed, true);
-        let timer = is_first.then_some(Timer { hash, group_id: group.id, due });
-        Joined { batch, index, step: Step::Waits { timer } }
+        let is_first = !std::mem::replace(&mut group.has_timer, true);
+        let timer = is_first.then_some(BatchTimer { hash, group_id: group.id, due });
+        Joined { batch, index, step: JoinStep::Wait { timer } }
     }
 
-    /// A call is over. If it was the only one in flight, those that wait are sent.
-    pub(super) fn arrived(&self, batch: &Arc<Batch>, now: Instant) -> Option<Departure> {
+    /// Removes a finished call. If it was the only one in flight, returns the waiting batches.
+    pub(super) fn finish_call(&self, batch: &Arc<Batch>, now: Instant) -> Option<DueBatches> {
         let hash = batch.group?;
         let has_batch = |group: &&mut Group| group.in_flight.iter().any(|sent| Arc::ptr_eq(&sent.batch, batch));
         let mut groups = self.groups(hash);
@@ -146,13 +147,13 @@ impl Coalescer {
         if !group.in_flight.is_empty() {
             return None;
         }
-        let (id, departure) = (group.id, group.depart(now));
+        let (id, due) = (group.id, group.take_due(now));
         remove_if_idle(&mut groups, hash, id);
-        Some(departure)
+        Some(due)
     }
 
-    /// Some may have waited long enough. Returns what is sent, and when to look again.
-    pub(super) fn due(&self, timer: &Timer, now: Instant) -> (Option<Departure>, Option<Instant>) {
+    /// Returns the waiting batches if they are due, or else when to check again.
+    pub(super) fn on_timer(&self, timer: &BatchTimer, now: Instant) -> (Option<DueBatches>, Option<Instant>) {
         let mut groups = self.groups(timer.hash);
         let known = groups.get_mut(&timer.hash).into_iter().flatten().find(|group| group.id == timer.group_id);
         let Some(group) = known else { return (None, None) };
@@ -160,10 +161,10 @@ impl Coalescer {
         if due > now && !group.waiting.is_empty() {
             return (None, Some(due));
         }
-        group.is_timed = false;
-        let departure = group.depart(now);
+        group.has_timer = false;
+        let due = group.take_due(now);
         remove_if_idle(&mut groups, timer.hash, timer.group_id);
-        (Some(departure), None)
+        (Some(due), None)
     }
 
     fn groups(&self, hash: u64) -> MutexGuard<'_, Groups> {
@@ -178,44 +179,44 @@ impl Group {
         {
             return (Arc::clone(batch), index);
         }
-        let batch = Batch::with_capacity(self.first.request.again(), hash, self.last_size as usize);
+        let batch = Batch::with_capacity(self.first.request.for_another_call(), hash, self.last_size as usize);
         let index = batch.join(deadline, waker, MAX_BATCH).unwrap_or(0);
         self.waiting.push(Arc::clone(&batch));
         (batch, index)
     }
 
-    /// All batches that wait are sent. Calls that are overdue do not count as in flight any more.
-    fn depart(&mut self, now: Instant) -> Departure {
-        let mut departure = Departure { batches: SmallVec::new(), overdue: SmallVec::new() };
+    /// Takes all waiting batches. Overdue calls no longer count as in flight.
+    fn take_due(&mut self, now: Instant) -> DueBatches {
+        let mut due = DueBatches { batches: SmallVec::new(), overdue: SmallVec::new() };
         self.in_flight.retain(|sent| {
-            let is_over = sent.ends <= now;
-            if is_over {
-                departure.overdue.push(Arc::clone(&sent.batch));
+            let is_overdue = sent.deadline <= now;
+            if is_overdue {
+                due.overdue.push(Arc::clone(&sent.batch));
             }
-            !is_over
+            !is_overdue
         });
         for batch in self.waiting.drain(..) {
-            let Some(boarded) = batch.board() else { continue };
-            self.in_flight.push(InFlight { batch: Arc::clone(&batch), ends: boarded.deadline });
-            (self.sent_at, self.last_size) = (now, boarded.times);
-            departure.batches.push((batch, boarded));
+            let Some(size) = batch.seal() else { continue };
+            self.in_flight.push(InFlight { batch: Arc::clone(&batch), deadline: size.deadline });
+            (self.sent_at, self.last_size) = (now, size.times);
+            due.batches.push((batch, size));
         }
-        departure
+        due
     }
 }
 
-impl Departure {
-    /// A new batch of one.
-    pub(super) fn alone(batch: &Arc<Batch>, deadline: Instant) -> Departure {
-        let boarded = Boarded { times: 1, deadline };
-        Departure { batches: smallvec![(Arc::clone(batch), boarded)], overdue: SmallVec::new() }
+impl DueBatches {
+    /// Returns a new batch of one request.
+    pub(super) fn single(batch: &Arc<Batch>, deadline: Instant) -> DueBatches {
+        let size = BatchSize { times: 1, deadline };
+        DueBatches { batches: smallvec![(Arc::clone(batch), size)], overdue: SmallVec::new() }
     }
 }
 
 fn remove_if_idle(groups: &mut Groups, hash: u64, id: u64) {
-    let Some(alike) = groups.get_mut(&hash) else { return };
-    alike.retain(|group| group.id != id || !group.in_flight.is_empty());
-    if alike.is_empty() {
+    let Some(same_hash) = groups.get_mut(&hash) else { return };
+    same_hash.retain(|group| group.id != id || !group.in_flight.is_empty());
+    if same_hash.is_empty() {
         groups.remove(&hash);
     }
 }

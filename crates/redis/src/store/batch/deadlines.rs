@@ -1,7 +1,7 @@
 //! Ends the wait of callers whose deadlines have passed.
 //!
-//! All requests have the same time, so their deadlines come in the order of their batches. One queue of batches and one
-//! timer for all of them replace a timer for each caller. The timer runs only while a batch is in the queue.
+//! All requests have the same timeout, so their deadlines are in the order of their batches. One queue of batches and
+//! one timer for all of them replace a timer for each caller. The timer runs only while a batch is in the queue.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,8 +12,8 @@ use super::{Batch, Expired};
 use crate::store::Inner;
 use crate::transport::Cause;
 
-/// Batches that are finished are dropped from the queue when it is twice as long as what was left the last time, and
-/// not below this length.
+/// Finished batches are removed from the queue when it is twice as long as after the last removal, and at least this
+/// long.
 const COMPACT_AT: usize = 256;
 
 /// Batches by the next deadline of their callers.
@@ -34,23 +34,23 @@ enum TimerState {
     #[default]
     Idle,
     Running,
-    /// The runtime of the store has been shut down: there will be no timer any more.
+    /// The runtime of the store has been shut down, so no timer can run any more.
     Ended,
 }
 
 impl Queue {
-    /// Adds a batch behind all that are due earlier.
+    /// Inserts a batch behind all batches that are due earlier.
     fn push(&mut self, deadline: Instant, batch: Arc<Batch>) {
         while self.batches.pop_front_if(|(_, batch)| batch.is_finished()).is_some() {}
         if self.batches.len() >= self.compact_at.max(COMPACT_AT) {
-            // Behind a batch that is not answered, others are.
+            // Behind an unanswered batch there may be finished ones.
             self.batches.retain(|(_, batch)| !batch.is_finished());
             self.compact_at = self.batches.len() * 2;
         }
-        // Callers on several threads may come in another order than their times.
+        // Callers on several threads may arrive in another order than their deadlines.
         if self.batches.back().is_some_and(|(last, _)| *last > deadline) {
-            let at = self.batches.partition_point(|(known, _)| *known <= deadline);
-            self.batches.insert(at, (deadline, batch));
+            let index = self.batches.partition_point(|(known, _)| *known <= deadline);
+            self.batches.insert(index, (deadline, batch));
         } else {
             self.batches.push_back((deadline, batch));
         }
@@ -64,7 +64,7 @@ impl Deadlines {
 }
 
 impl Inner {
-    /// Watches the deadlines of a batch. The first is given; later ones are found when that has passed.
+    /// Adds a batch to the queue with its first deadline. Later deadlines are found when that has passed.
     pub(super) fn watch_deadlines(self: &Arc<Self>, batch: &Arc<Batch>, deadline: Instant) {
         let timer = {
             let mut queue = self.deadlines.queue();
@@ -84,8 +84,8 @@ impl Inner {
         }
     }
 
-    /// Ends the waits that have lasted until now, or all of them. Returns the next deadline; the timer ends where there
-    /// is none.
+    /// Expires the entries whose deadlines have passed, or all of them. Returns the next deadline; the timer ends if
+    /// there is none.
     fn expire_batches(self: &Arc<Self>, now: Option<Instant>) -> Option<Instant> {
         loop {
             let batch = {
@@ -112,10 +112,10 @@ impl Inner {
     fn expire(self: &Arc<Self>, batch: &Arc<Batch>, now: Instant) {
         let Expired { count, next } = batch.expire(now);
         if count > 0 {
-            match batch.watch.get() {
-                // Also if others of the batch have a little more time: it took too long.
-                Some(watch) => self.call_failed(watch, Cause::Timeout, now),
-                None => (0..count).for_each(|_| self.counters.failed(Cause::Timeout)),
+            match batch.tracked.get() {
+                // Even if other callers of the batch have a little more time, the call took too long.
+                Some(tracked) => self.on_call_failed(tracked, Cause::Timeout, now),
+                None => (0..count).for_each(|_| self.counters.count_failure(Cause::Timeout)),
             }
         }
         if let Some(next) = next {
@@ -127,7 +127,7 @@ impl Inner {
 /// The timer of a store's deadlines.
 struct DeadlineTimer {
     store: Weak<Inner>,
-    /// Whether it has ended by itself.
+    /// Whether it ended because the queue was empty.
     is_done: bool,
 }
 
@@ -141,7 +141,7 @@ impl DeadlineTimer {
 }
 
 impl Drop for DeadlineTimer {
-    /// A timer that is dropped before it has ended was dropped with its runtime. No caller may wait for ever then.
+    /// A timer that is dropped before it has ended was dropped with its runtime. Its callers must not wait for ever.
     fn drop(&mut self) {
         if !self.is_done
             && let Some(store) = self.store.upgrade()

@@ -1,5 +1,4 @@
-//! Requests alike share a batch: one call to the server, one deadline and one answer, of which each caller takes its
-//! own part.
+//! Batches: equal requests share one call to the server and one answer, of which each caller takes its own part.
 
 mod answer;
 mod coalescer;
@@ -14,26 +13,26 @@ use std::task::{Context, Poll, Waker};
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-use crate::store::breaker::shards::Watch;
+use crate::store::breaker::shards::TrackedCall;
 
 pub(super) use answer::BatchAnswer;
 pub(super) use coalescer::Coalescer;
 pub(super) use deadlines::Deadlines;
 pub(super) use request::{Charges, Positions, SlotPart, SlotRequest};
-pub(super) use waiter::Waiter;
+pub(super) use waiter::BatchWaiter;
 
-/// Requests alike that one call asks for.
+/// Equal requests that share one call.
 ///
-/// A caller that joins has an entry, and its waiter knows only which. The call counts the entries that still wait when
-/// it is sent, in order; the answer says what became of each.
+/// Each caller has an entry, and its waiter has the index of that entry. When the call is sent, the entries that still
+/// wait are numbered in order; the answer has the outcome of each number.
 #[derive(Debug)]
 pub(super) struct Batch {
     request: SlotRequest,
-    /// The hash of the group that it belongs to, if requests join.
+    /// The hash of its group, if requests are joined.
     group: Option<u64>,
-    /// The call in its shard's breaker, once it is sent.
-    watch: OnceLock<Watch>,
-    /// `None` if there will be none.
+    /// The call as tracked by the breaker of its shard, once it is sent.
+    tracked: OnceLock<TrackedCall>,
+    /// `Some(None)` if the call failed.
     answer: OnceLock<Option<BatchAnswer>>,
     entries: Mutex<Entries>,
 }
@@ -44,30 +43,30 @@ type Entries = SmallVec<[Entry; 1]>;
 struct Entry {
     deadline: Instant,
     state: EntryState,
-    /// Its number among those that the call counts.
+    /// Its number among the requests of the call.
     number: Option<u32>,
 }
 
 #[derive(Debug)]
 enum EntryState {
     Waiting(Waker),
-    /// It counts for the answer, whether it has seen it or not.
+    /// The answer has arrived, whether or not the caller has polled it.
     Answered,
-    /// Its deadline passed before there was an answer.
+    /// Its deadline passed before the answer.
     TimedOut,
-    /// Its future was dropped before there was an answer.
+    /// Its future was dropped before the answer.
     Dropped,
 }
 
-/// The callers that a call is sent for.
+/// The number of requests in a call, and their deadline.
 #[derive(Clone, Copy, Debug)]
-struct Boarded {
+struct BatchSize {
     times: u32,
-    /// The last of their deadlines.
+    /// The latest of their deadlines.
     deadline: Instant,
 }
 
-/// What a look at the deadlines of a batch found.
+/// The result of expiring the entries of a batch.
 #[derive(Debug)]
 struct Expired {
     count: u64,
@@ -76,22 +75,22 @@ struct Expired {
 }
 
 impl Batch {
-    /// A batch of one that is sent as it is.
-    fn alone(request: SlotRequest, group: Option<u64>, deadline: Instant, waker: &Waker) -> Arc<Batch> {
+    /// Creates a batch of one request that is sent at once.
+    fn single(request: SlotRequest, group: Option<u64>, deadline: Instant, waker: &Waker) -> Arc<Batch> {
         Batch::with(request, group, smallvec![Entry::new(deadline, waker, Some(0))])
     }
 
-    /// An empty batch with room for so many, which requests join before it is [boarded](Batch::board).
+    /// Creates an empty batch with a capacity, which requests join before it is [sealed](Batch::seal).
     fn with_capacity(request: SlotRequest, group: u64, entries: usize) -> Arc<Batch> {
         Batch::with(request, Some(group), Entries::with_capacity(entries))
     }
 
     fn with(request: SlotRequest, group: Option<u64>, entries: Entries) -> Arc<Batch> {
         let entries = Mutex::new(entries);
-        Arc::new(Batch { request, group, watch: OnceLock::new(), answer: OnceLock::new(), entries })
+        Arc::new(Batch { request, group, tracked: OnceLock::new(), answer: OnceLock::new(), entries })
     }
 
-    /// Adds an entry, unless there are `most` already. Returns which it is.
+    /// Adds an entry, unless there are `most` already. Returns its index.
     fn join(&self, deadline: Instant, waker: &Waker, most: usize) -> Option<u32> {
         let mut entries = self.entries();
         let index = entries.len();
@@ -101,20 +100,21 @@ impl Batch {
         })
     }
 
-    /// Numbers the entries that still wait: the others are not charged in the first place. `None` if there are none.
-    fn board(&self) -> Option<Boarded> {
-        let mut boarded: Option<Boarded> = None;
+    /// Numbers the entries that still wait, so that the others are not charged at all. Returns `None` if there are
+    /// none.
+    fn seal(&self) -> Option<BatchSize> {
+        let mut size: Option<BatchSize> = None;
         for entry in self.entries().iter_mut().filter(|entry| entry.is_waiting()) {
-            let times = boarded.map_or(0, |boarded| boarded.times);
+            let times = size.map_or(0, |size| size.times);
             entry.number = Some(times);
-            let deadline = boarded.map_or(entry.deadline, |boarded| boarded.deadline.max(entry.deadline));
-            boarded = Some(Boarded { times: times + 1, deadline });
+            let deadline = size.map_or(entry.deadline, |size| size.deadline.max(entry.deadline));
+            size = Some(BatchSize { times: times + 1, deadline });
         }
-        boarded
+        size
     }
 
-    /// Gives all that wait their answer. Returns the numbers of the entries that the call counted and that do not wait
-    /// any more.
+    /// Sets the answer and wakes all waiting entries. Returns the numbers of the entries that were part of the call and
+    /// do not wait any more.
     fn finish(&self, answer: Option<BatchAnswer>) -> SmallVec<[u32; 4]> {
         let (mut late, mut wakers): (SmallVec<[u32; 4]>, SmallVec<[Waker; 1]>) = Default::default();
         {
@@ -167,7 +167,7 @@ impl Batch {
         self.answer.get().is_some()
     }
 
-    /// The number of an entry under which the answer tells of it, or nothing if there is no answer for it.
+    /// Returns the number of an entry in the answer, or `None` if there is no answer for it.
     fn poll(&self, index: u32, cx: &Context<'_>) -> Poll<Option<u32>> {
         let mut entries = self.entries();
         let entry = &mut entries[index as usize];
@@ -179,7 +179,7 @@ impl Batch {
         Poll::Ready(entry.number.filter(|_| is_answered))
     }
 
-    /// A caller has given up. Returns its number if it was answered and has not seen it.
+    /// Removes a caller that has given up. Returns its number if it was answered and has not polled the answer.
     fn leave(&self, index: u32) -> Option<u32> {
         let mut entries = self.entries();
         let entry = &mut entries[index as usize];
@@ -193,12 +193,12 @@ impl Batch {
         }
     }
 
-    /// The answer, if there is one and it is not a failure.
+    /// Returns the answer, if there is one and the call did not fail.
     fn answer(&self) -> Option<&BatchAnswer> {
         self.answer.get()?.as_ref()
     }
 
-    /// Gives the first entry the last one's number, and so on.
+    /// Reverses the numbers of the entries.
     #[cfg(test)]
     pub(super) fn reverse_numbers(&self, times: u32) {
         for number in self.entries().iter_mut().filter_map(|entry| entry.number.as_mut()) {

@@ -1,76 +1,81 @@
-//! The charges of a request that live in one slot.
+//! The charges of a request to one slot.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_store::{Charge, Mode};
+use tollgate_store::{Charge, ChargeMode};
 
 use crate::call::{SlotCharge, Target};
-use crate::store::key_names::KeyName;
-use crate::store::limit::SharedLimit;
+use crate::store::key_names::RedisKeyName;
+use crate::store::limit::RedisLimitData;
 use crate::transport::Slot;
 
 pub(in crate::store) type Charges<'a> = [Charge<'a>];
 
-/// What is asked of one slot.
+/// The part of a request for one slot.
 #[derive(Debug)]
 pub(in crate::store) struct SlotRequest {
     pub(in crate::store) slot: Slot,
     pub(in crate::store) charges: Arc<[SlotCharge]>,
-    /// The key as it was given, for each charge.
+    /// The key of each charge, as supplied by the caller.
     pub(in crate::store) keys: SmallVec<[Box<[u8]>; 4]>,
 }
 
 impl SlotRequest {
     pub(super) fn new(slot: Slot, charges: &Charges<'_>) -> SlotRequest {
-        let charge = |(at, asked): (usize, &Charge<'_>)| {
-            let key = KeyName::new(&SharedLimit::of(asked.limit).prefix_and_scope, asked.key).bytes;
-            SlotCharge { target: Target { key, limit: asked.limit.clone() }, cost: asked.cost, mode: mode(at, asked) }
+        let slot_charge = |(index, charge): (usize, &Charge<'_>)| {
+            let key = RedisKeyName::new(&RedisLimitData::of(charge.limit).prefix_and_scope, charge.key).bytes;
+            SlotCharge {
+                target: Target { key, limit: charge.limit.clone() },
+                cost: charge.cost,
+                mode: mode(index, charge),
+            }
         };
-        let keys = charges.iter().map(|asked| asked.key.into()).collect();
-        SlotRequest { slot, charges: charges.iter().enumerate().map(charge).collect(), keys }
+        let keys = charges.iter().map(|charge| charge.key.into()).collect();
+        SlotRequest { slot, charges: charges.iter().enumerate().map(slot_charge).collect(), keys }
     }
 
-    /// The same for another call: no two calls share their charges.
-    pub(super) fn again(&self) -> SlotRequest {
+    /// Copies the request for another batch. A batch shares the `Arc` of its charges only with its own call, so calls
+    /// in flight on several threads do not contend for one reference count.
+    pub(super) fn for_another_call(&self) -> SlotRequest {
         SlotRequest { slot: self.slot, charges: Arc::from(&*self.charges), keys: self.keys.clone() }
     }
 
-    /// Whether other charges ask the same.
-    pub(super) fn is_alike(&self, slot: Slot, charges: &Charges<'_>) -> bool {
+    /// Returns whether these charges to this slot are an equal request.
+    pub(super) fn is_same(&self, slot: Slot, charges: &Charges<'_>) -> bool {
         self.slot == slot
             && self.charges.len() == charges.len()
-            && charges.iter().enumerate().all(|(at, asked)| {
-                let known = &self.charges[at];
-                *asked.limit == known.target.limit
-                    && asked.cost == known.cost
-                    && mode(at, asked) == known.mode
-                    && *asked.key == *self.keys[at]
+            && charges.iter().enumerate().all(|(index, charge)| {
+                let known = &self.charges[index];
+                *charge.limit == known.target.limit
+                    && charge.cost == known.cost
+                    && mode(index, charge) == known.mode
+                    && *charge.key == *self.keys[index]
             })
     }
 }
 
-/// A hash that is the same for charges alike.
+/// Returns a hash that is the same for equal charges.
 pub(super) fn hash(charges: &Charges<'_>, hasher: &impl BuildHasher) -> u64 {
     let mut hasher = hasher.build_hasher();
-    for asked in charges {
-        asked.limit.hash(&mut hasher);
-        hasher.write_u64(asked.cost);
-        hasher.write(asked.key);
+    for charge in charges {
+        charge.limit.hash(&mut hasher);
+        hasher.write_u64(charge.cost);
+        hasher.write(charge.key);
     }
     hasher.finish()
 }
 
-/// What a charge is among those of its slot: the first of them joins no other.
-fn mode(at: usize, asked: &Charge<'_>) -> Mode {
-    if at == 0 && asked.mode == Mode::ShadowJoined { Mode::Shadow } else { asked.mode }
+/// Returns the mode of a charge within its slot. The first charge cannot join the group of a charge before it.
+fn mode(index: usize, charge: &Charge<'_>) -> ChargeMode {
+    if index == 0 && charge.mode == ChargeMode::ShadowJoined { ChargeMode::Shadow } else { charge.mode }
 }
 
-/// The charges of a request that live in one of several slots.
+/// The charges of a request in one of several slots.
 pub(in crate::store) struct SlotPart<'a> {
     pub(in crate::store) slot: Slot,
-    /// Where they stand in the request.
+    /// Their positions in the request.
     pub(in crate::store) positions: Positions,
     pub(in crate::store) charges: SmallVec<[Charge<'a>; 4]>,
 }
@@ -78,21 +83,26 @@ pub(in crate::store) struct SlotPart<'a> {
 pub(in crate::store) type Positions = SmallVec<[usize; 2]>;
 
 impl<'a> SlotPart<'a> {
-    /// Divides charges, in the order in which their slots come up.
-    pub(in crate::store) fn divide(charges: &Charges<'a>, slot_of: impl Fn(&Charge<'_>) -> Slot) -> Vec<SlotPart<'a>> {
+    /// Splits charges by slot, in the order in which the slots first occur.
+    pub(in crate::store) fn split(charges: &Charges<'a>, slot_of: impl Fn(&Charge<'_>) -> Slot) -> Vec<SlotPart<'a>> {
         let mut parts: Vec<SlotPart<'a>> = Vec::new();
-        for (position, &asked) in charges.iter().enumerate() {
-            let slot = slot_of(&asked);
-            let at = parts.iter().position(|part| part.slot == slot).unwrap_or(parts.len());
-            if at == parts.len() {
+        for (position, &charge) in charges.iter().enumerate() {
+            let slot = slot_of(&charge);
+            let index = parts.iter().position(|part| part.slot == slot).unwrap_or(parts.len());
+            if index == parts.len() {
                 parts.push(SlotPart { slot, positions: SmallVec::new(), charges: SmallVec::new() });
             }
-            let part = &mut parts[at];
-            // Without a key, the limits of a rule may live in different slots.
-            let follows = part.positions.last().is_some_and(|last| last + 1 == position);
-            let mode = if asked.mode == Mode::ShadowJoined && !follows { Mode::Shadow } else { asked.mode };
+            let part = &mut parts[index];
+            // A joined charge whose predecessor is in another slot starts a group of its own: the limits of a rule
+            // without a key may be in different slots.
+            let follows_predecessor = part.positions.last().is_some_and(|last| last + 1 == position);
+            let mode = if charge.mode == ChargeMode::ShadowJoined && !follows_predecessor {
+                ChargeMode::Shadow
+            } else {
+                charge.mode
+            };
             part.positions.push(position);
-            part.charges.push(Charge { mode, ..asked });
+            part.charges.push(Charge { mode, ..charge });
         }
         parts
     }

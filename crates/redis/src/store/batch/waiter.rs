@@ -1,4 +1,4 @@
-//! A caller that waits for its part of a batch's answer, and answers for what was charged for it.
+//! A caller that waits for its part of a batch's answer, and owns the charges made for it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,47 +11,52 @@ use super::answer::BatchAnswer;
 use super::request::SlotRequest;
 use crate::store::Inner;
 
-/// One caller of a batch. Dropped before it has [kept](Waiter::keep) what was charged for it, it gives that back: its
-/// caller has given up, or another slot has refused the request.
-pub(in crate::store) struct Waiter<'a> {
+/// One caller of a batch. If it is dropped before its charges are [committed](BatchWaiter::commit), they are refunded:
+/// the caller has given up, or another slot has refused the request.
+pub(in crate::store) struct BatchWaiter<'a> {
     store: &'a Arc<Inner>,
     batch: Arc<Batch>,
     index: u32,
-    progress: Progress,
+    progress: WaiterProgress,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Progress {
-    /// It waits, and is woken by what ends that: it need not look at first.
-    Asked,
+pub(super) enum WaiterProgress {
+    /// Its waker was just registered with the batch, so the first poll is pending and does not lock the batch.
+    Registered,
     Waiting,
-    /// Answered, under this number.
+    /// Answered, with its number in the batch.
     Answered(u32),
-    /// Without an answer.
+    /// The call failed, or the deadline passed before the answer.
     Failed,
-    /// The same, and what was charged stays.
-    Kept(u32),
+    /// Answered, and its charges are committed: they are not refunded on drop.
+    Committed(u32),
 }
 
-impl<'a> Waiter<'a> {
-    pub(super) fn new(store: &'a Arc<Inner>, batch: Arc<Batch>, index: u32, progress: Progress) -> Waiter<'a> {
-        Waiter { store, batch, index, progress }
+impl<'a> BatchWaiter<'a> {
+    pub(super) fn new(
+        store: &'a Arc<Inner>,
+        batch: Arc<Batch>,
+        index: u32,
+        progress: WaiterProgress,
+    ) -> BatchWaiter<'a> {
+        BatchWaiter { store, batch, index, progress }
     }
 
-    /// Ready when there is an answer, or the deadline has passed. It is polled for the first time right after it was
-    /// asked for, in the same context.
+    /// Ready when there is an answer, or the deadline has passed. The first poll must follow the submission directly,
+    /// in the same context.
     #[inline]
     pub(in crate::store) fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
         match self.progress {
-            Progress::Asked => {
-                self.progress = Progress::Waiting;
+            WaiterProgress::Registered => {
+                self.progress = WaiterProgress::Waiting;
                 return Poll::Pending;
             }
-            Progress::Waiting => {
+            WaiterProgress::Waiting => {
                 let Poll::Ready(answered) = self.batch.poll(self.index, cx) else { return Poll::Pending };
-                self.progress = answered.map_or(Progress::Failed, Progress::Answered);
+                self.progress = answered.map_or(WaiterProgress::Failed, WaiterProgress::Answered);
             }
-            Progress::Answered(_) | Progress::Failed | Progress::Kept(_) => {}
+            WaiterProgress::Answered(_) | WaiterProgress::Failed | WaiterProgress::Committed(_) => {}
         }
         Poll::Ready(())
     }
@@ -60,44 +65,56 @@ impl<'a> Waiter<'a> {
         &self.batch.request
     }
 
-    /// Whether the request passed in this slot; `None` without an answer.
-    pub(in crate::store) fn passed(&self) -> Option<bool> {
-        self.answered().map(|(answer, number)| answer.passed(number))
+    /// Returns whether the slot has replied in time. Only meaningful when [`poll`](BatchWaiter::poll) is ready.
+    pub(in crate::store) fn has_reply(&self) -> bool {
+        self.own_answer().is_some()
     }
 
-    /// What is said of the charges; nothing without an answer.
+    /// Returns whether the slot has replied that the request passes.
+    pub(in crate::store) fn passes(&self) -> bool {
+        self.own_answer().is_some_and(|(answer, number)| answer.passes(number))
+    }
+
+    /// Returns whether the slot has replied that the request is refused.
+    pub(in crate::store) fn is_refused(&self) -> bool {
+        self.own_answer().is_some_and(|(answer, number)| !answer.passes(number))
+    }
+
+    /// Returns the decisions of the charges; empty without an answer.
     pub(in crate::store) fn decisions(&self) -> &[Decision] {
-        self.answered().map_or(&[], |(answer, number)| answer.replayed.decisions(number))
+        self.own_answer().map_or(&[], |(answer, number)| answer.replayed.decisions(number))
     }
 
-    /// What is said of the charges where they are not made after all; nothing without an answer.
-    pub(in crate::store) fn decisions_unmade(&self) -> SmallVec<[Decision; 4]> {
-        self.answered().map(|(answer, number)| answer.decisions_unmade(self.request(), number)).unwrap_or_default()
+    /// Returns the decisions of the charges if they are not made after all; empty without an answer.
+    pub(in crate::store) fn decisions_uncharged(&self) -> SmallVec<[Decision; 4]> {
+        self.own_answer().map(|(answer, number)| answer.decisions_uncharged(self.request(), number)).unwrap_or_default()
     }
 
-    /// The request passed: what was charged stays. `made` hears of each charge, with its place among the slot's.
-    pub(in crate::store) fn keep(&mut self, mut made: impl FnMut(&SlotRequest, usize, Charged)) {
-        if let Some((answer, number)) = self.answered() {
-            answer.made(number).for_each(|(at, charged)| made(self.request(), at, charged));
-            self.progress = Progress::Kept(number);
+    /// Commits the charges of a request that passed, so that they are not refunded on drop. Calls `on_charge` for each
+    /// charge that was made, with its index among those of the slot.
+    pub(in crate::store) fn commit(&mut self, mut on_charge: impl FnMut(&SlotRequest, usize, Charged)) {
+        if let Some((answer, number)) = self.own_answer() {
+            answer.charges_made(number).for_each(|(index, charged)| on_charge(self.request(), index, charged));
+            self.progress = WaiterProgress::Committed(number);
         }
     }
 
-    fn answered(&self) -> Option<(&BatchAnswer, u32)> {
-        let (Progress::Answered(number) | Progress::Kept(number)) = self.progress else { return None };
+    /// Returns the answer of the batch and the number of this request in it, if there is one.
+    fn own_answer(&self) -> Option<(&BatchAnswer, u32)> {
+        let (WaiterProgress::Answered(number) | WaiterProgress::Committed(number)) = self.progress else { return None };
         Some((self.batch.answer()?, number))
     }
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for BatchWaiter<'_> {
     fn drop(&mut self) {
         let number = match self.progress {
-            Progress::Asked | Progress::Waiting => self.batch.leave(self.index),
-            Progress::Answered(number) => Some(number),
-            Progress::Failed | Progress::Kept(_) => None,
+            WaiterProgress::Registered | WaiterProgress::Waiting => self.batch.leave(self.index),
+            WaiterProgress::Answered(number) => Some(number),
+            WaiterProgress::Failed | WaiterProgress::Committed(_) => None,
         };
         if let Some((answer, number)) = self.batch.answer().zip(number) {
-            self.store.refund_made(&self.batch.request, answer, number);
+            self.store.refund_charges(&self.batch.request, answer, number);
         }
     }
 }

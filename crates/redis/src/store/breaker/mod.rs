@@ -1,4 +1,4 @@
-//! Circuit breakers: a shard that fails is not asked until a probe is answered.
+//! Circuit breakers: a shard that fails gets no calls until a probe succeeds.
 
 pub(super) mod shards;
 pub(super) mod state;

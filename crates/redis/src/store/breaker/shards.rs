@@ -10,27 +10,27 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::call::Call;
 use crate::store::Inner;
-use crate::store::breaker::state::{Breaker, BreakerSettings, BreakerState, Change, Ticket};
+use crate::store::breaker::state::{Breaker, BreakerChange, BreakerSettings, BreakerState, Ticket};
 use crate::store::report::stats::StoreEvent;
 use crate::transport::{Cause, Done, ShardId, Slot};
 
 pub(in crate::store) struct Breakers {
     by_shard: Mutex<BTreeMap<ShardId, Shard>>,
-    /// How many of them are open, for the usual case that none is.
+    /// The number of open breakers, read without the lock. Usually there are none.
     open: AtomicUsize,
     settings: BreakerSettings,
     seed: u64,
 }
 
-/// What is known of a shard.
+/// The state of a shard.
 struct Shard {
     breaker: Breaker,
-    /// When the last call to it was answered, failed or became overdue.
+    /// The time at which the last call to it was answered, failed or became overdue.
     last_outcome: Option<Instant>,
-    /// Calls that are past their deadline and neither answered nor lost. Briefly negative where an answer arrives just
-    /// as the deadline passes.
+    /// The number of calls past their deadline that are neither answered nor lost. Briefly negative if a reply arrives
+    /// just as the deadline passes.
     overdue: i32,
-    /// The name under which its failure was reported, while it fails.
+    /// The server name in the report of its failure, while it fails.
     failing_as: Option<String>,
 }
 
@@ -40,9 +40,10 @@ impl Shard {
     }
 }
 
-/// A call under way, as its shard's breaker sees it: it counts once, whoever notices first how it ended.
+/// A call in flight, as tracked for the breaker of its shard. It is counted once, whether its reply or its deadline
+/// comes first.
 #[derive(Debug)]
-pub(in crate::store) struct Watch {
+pub(in crate::store) struct TrackedCall {
     slot: Slot,
     shard: ShardId,
     ticket: Ticket,
@@ -63,12 +64,12 @@ impl Breakers {
         Breakers { by_shard: Mutex::default(), open: AtomicUsize::new(0), settings, seed }
     }
 
-    /// Whether there is a shard that would not be asked.
+    /// Returns whether any breaker is open.
     pub(in crate::store) fn is_any_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a shard would not be asked.
+    /// Returns whether the breaker of a shard is open.
     pub(in crate::store) fn is_open(&self, shard: ShardId) -> bool {
         self.by_shard().get(&shard).is_some_and(Shard::is_open)
     }
@@ -77,14 +78,14 @@ impl Breakers {
         self.by_shard().iter().map(|(id, shard)| (id.0, shard.breaker.state())).collect()
     }
 
-    /// Whether no call to a shard was answered or failed within a span.
+    /// Returns whether no call to a shard was answered or failed within a span.
     pub(in crate::store) fn is_idle(&self, shard: ShardId, now: Instant, span: Duration) -> bool {
         let by_shard = self.by_shard();
         let last_outcome = by_shard.get(&shard).and_then(|shard| shard.last_outcome);
         last_outcome.is_none_or(|at| now.saturating_duration_since(at) >= span)
     }
 
-    /// Forgets all other shards. Returns the failing ones among them with their names.
+    /// Removes all shards except these. Returns the failing ones of those removed, with their names.
     pub(in crate::store) fn retain_shards(&self, shards: &[(ShardId, Slot)]) -> Vec<(ShardId, String)> {
         let mut left = Vec::new();
         self.by_shard().retain(|id, shard| {
@@ -98,7 +99,8 @@ impl Breakers {
         left
     }
 
-    fn with<R>(&self, shard: ShardId, now: Instant, work: impl FnOnce(&mut Shard) -> R) -> R {
+    /// Changes the state of a shard, which is created if it is new, and updates the number of open breakers.
+    fn with<R>(&self, shard: ShardId, now: Instant, change: impl FnOnce(&mut Shard) -> R) -> R {
         let mut by_shard = self.by_shard();
         let seed = self.seed ^ u64::from(shard.0);
         let new = || Shard {
@@ -107,22 +109,22 @@ impl Breakers {
             overdue: 0,
             failing_as: None,
         };
-        self.work_on(by_shard.entry(shard).or_insert_with(new), work)
+        self.update(by_shard.entry(shard).or_insert_with(new), change)
     }
 
-    /// The same, unless the shard was forgotten.
-    fn with_known<R>(&self, shard: ShardId, work: impl FnOnce(&mut Shard) -> R) -> Option<R> {
-        self.by_shard().get_mut(&shard).map(|shard| self.work_on(shard, work))
+    /// Like [`with`](Breakers::with), for a shard that is known; `None` if it was removed.
+    fn with_known<R>(&self, shard: ShardId, change: impl FnOnce(&mut Shard) -> R) -> Option<R> {
+        self.by_shard().get_mut(&shard).map(|shard| self.update(shard, change))
     }
 
-    fn work_on<R>(&self, shard: &mut Shard, work: impl FnOnce(&mut Shard) -> R) -> R {
+    fn update<R>(&self, shard: &mut Shard, change: impl FnOnce(&mut Shard) -> R) -> R {
         let was_open = shard.is_open();
-        let result = work(shard);
+        let result = change(shard);
         self.count_open(was_open, shard.is_open());
         result
     }
 
-    /// A breaker changed. The lock is held, so the count is exact.
+    /// Updates the number of open breakers after a change. The lock is held, so the number is exact.
     fn count_open(&self, was_open: bool, is_open: bool) {
         match (was_open, is_open) {
             (false, true) => drop(self.open.fetch_add(1, Ordering::Relaxed)),
@@ -137,89 +139,89 @@ impl Breakers {
 }
 
 impl Inner {
-    /// Lets a call to a slot through, to be answered by `deadline`.
-    pub(in crate::store) fn admit(&self, slot: Slot, now: Instant, deadline: Instant) -> Option<Watch> {
+    /// Admits a call to a slot that must be answered by `deadline`; `None` if the breaker rejects it.
+    pub(in crate::store) fn admit(&self, slot: Slot, now: Instant, deadline: Instant) -> Option<TrackedCall> {
         self.admit_to(self.transport.shard(slot), slot, now, deadline)
     }
 
-    /// The same, where it is known whose slot it is.
+    /// Like [`admit`](Inner::admit), for a known shard.
     pub(in crate::store) fn admit_to(
         &self,
         shard: ShardId,
         slot: Slot,
         now: Instant,
         deadline: Instant,
-    ) -> Option<Watch> {
+    ) -> Option<TrackedCall> {
         let admitted = self.breakers.with(shard, now, |shard| Some((shard.breaker.admit(now)?, shard.overdue > 0)));
         let (ticket, has_overdue_calls) = admitted?;
         let (is_counted, progress) = (AtomicBool::new(false), AtomicU8::new(IN_FLIGHT));
-        Some(Watch { slot, shard, ticket, deadline, has_overdue_calls, is_counted, progress })
+        Some(TrackedCall { slot, shard, ticket, deadline, has_overdue_calls, is_counted, progress })
     }
 
-    /// A call was answered, or its connection was lost.
-    pub(in crate::store) fn call_done(&self, watch: &Watch, now: Instant) {
-        if watch.progress.swap(DONE, Ordering::Relaxed) == OVERDUE {
-            self.breakers.with(watch.shard, now, |shard| shard.overdue -= 1);
+    /// Called when a call was answered or its connection was lost.
+    pub(in crate::store) fn on_call_done(&self, tracked: &TrackedCall, now: Instant) {
+        if tracked.progress.swap(DONE, Ordering::Relaxed) == OVERDUE {
+            self.breakers.with(tracked.shard, now, |shard| shard.overdue -= 1);
         }
     }
 
-    /// A call was answered. Too late is a failure like any other.
-    pub(in crate::store) fn call_answered(self: &Arc<Self>, watch: &Watch, now: Instant) {
-        if now > watch.deadline {
-            return self.call_failed(watch, Cause::Timeout, now);
+    /// Counts a call that was answered. A late reply is a failure.
+    pub(in crate::store) fn on_call_answered(self: &Arc<Self>, tracked: &TrackedCall, now: Instant) {
+        if now > tracked.deadline {
+            return self.on_call_failed(tracked, Cause::Timeout, now);
         }
-        if watch.is_counted.swap(true, Ordering::Relaxed) {
+        if tracked.is_counted.swap(true, Ordering::Relaxed) {
             return;
         }
-        let change = self.breakers.with(watch.shard, now, |shard| {
+        let change = self.breakers.with(tracked.shard, now, |shard| {
             shard.last_outcome = Some(now);
-            let change = shard.breaker.succeeded(watch.ticket, now);
-            shard.failing_as.take_if(|_| change == Some(Change::Closed));
+            let change = shard.breaker.record_success(tracked.ticket, now);
+            shard.failing_as.take_if(|_| change == Some(BreakerChange::Closed));
             change
         });
-        if change == Some(Change::Closed) {
+        if change == Some(BreakerChange::Closed) {
             self.counters.breakers_closed.add(1);
-            (self.on_change)(StoreEvent::BreakerClosed { server: self.server_name(watch.shard) });
+            (self.on_event)(StoreEvent::BreakerClosed { server: self.server_name(tracked.shard) });
         }
     }
 
-    /// A call failed, or is overdue.
-    pub(in crate::store) fn call_failed(self: &Arc<Self>, watch: &Watch, failure: Cause, now: Instant) {
-        if watch.is_counted.swap(true, Ordering::Relaxed) {
+    /// Counts a call that failed or is overdue.
+    pub(in crate::store) fn on_call_failed(self: &Arc<Self>, tracked: &TrackedCall, failure: Cause, now: Instant) {
+        if tracked.is_counted.swap(true, Ordering::Relaxed) {
             return;
         }
-        self.counters.failed(failure);
-        let progress = &watch.progress;
+        self.counters.count_failure(failure);
+        let progress = &tracked.progress;
         let is_overdue = progress.compare_exchange(IN_FLIGHT, OVERDUE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        let server = self.server_name(watch.shard);
-        let change = self.breakers.with(watch.shard, now, |shard| {
+        let server = self.server_name(tracked.shard);
+        let change = self.breakers.with(tracked.shard, now, |shard| {
             shard.last_outcome = Some(now);
             shard.overdue += i32::from(is_overdue);
-            let change = shard.breaker.failed(watch.ticket, now);
-            if change == Some(Change::Opened) {
+            let change = shard.breaker.record_failure(tracked.ticket, now);
+            if change == Some(BreakerChange::Opened) {
                 shard.failing_as = Some(server.clone());
             }
             change
         });
-        if change == Some(Change::Opened) {
+        if change == Some(BreakerChange::Opened) {
             self.counters.breakers_opened.add(1);
-            (self.on_change)(StoreEvent::BreakerOpened { server, cause: failure.name() });
+            (self.on_event)(StoreEvent::BreakerOpened { server, cause: failure.name() });
         }
         if change.is_some() {
-            let probes = Probes { shard: watch.shard, slot: watch.slot, told: failure, last: failure };
-            self.runtime.spawn(probes.until_answered(Arc::downgrade(self)));
+            let probes = Probes { shard: tracked.shard, slot: tracked.slot, reported: failure, last: failure };
+            self.runtime.spawn(probes.run(Arc::downgrade(self)));
         }
     }
 
-    /// An empty call only asks the time.
-    pub(in crate::store) async fn probe(&self, slot: Slot, patience: Duration) -> Result<(), Cause> {
-        let deadline = Instant::now() + patience;
-        let (heard, answer) = oneshot::channel();
+    /// Sends an empty call, which only returns the server's time.
+    pub(in crate::store) async fn probe(&self, slot: Slot, timeout: Duration) -> Result<(), Cause> {
+        let deadline = Instant::now() + timeout;
+        let (sender, answer) = oneshot::channel();
         let done = Done::new(move |answered| {
-            // Nobody listens any more if it comes too late.
-            let _ = heard.send(answered.map(|_| ()).map_err(|trouble| trouble.cause));
+            // Fails only if the reply is too late.
+            let _ = sender.send(answered.map(|_| ()).map_err(|error| error.cause));
         });
-        self.transport.send(slot, Call { lines: smallvec::SmallVec::new() }, deadline, done);
+        self.transport.send(slot, Call { ops: smallvec::SmallVec::new() }, deadline, done);
         match timeout_at(deadline, answer).await {
             Ok(Ok(answered)) => answered,
             Ok(Err(_)) => Err(Cause::Connection),
@@ -227,56 +229,57 @@ impl Inner {
         }
     }
 
-    /// What people call a server. One that was let go of has no address any more.
+    /// Returns the address of a server for events. A server that was removed has none any more.
     fn server_name(&self, shard: ShardId) -> String {
         self.transport.server(shard).unwrap_or_else(|| "of an unknown address".to_owned())
     }
 }
 
-/// What closes a breaker that is open.
+/// The probes of a shard while its breaker is open.
 struct Probes {
     shard: ShardId,
     slot: Slot,
-    /// How it failed when somebody last heard of it.
-    told: Cause,
-    /// How it failed last.
+    /// The cause that was last reported.
+    reported: Cause,
+    /// The cause of the last failure.
     last: Cause,
 }
 
 impl Probes {
-    /// Runs while a breaker is open, and ends with the store.
-    async fn until_answered(mut self, store: Weak<Inner>) {
+    /// Sends probes until the breaker is not open any more, or the store is dropped.
+    async fn run(mut self, store: Weak<Inner>) {
         loop {
             let probe_at = match store.upgrade() {
                 Some(store) => store.breakers.with_known(self.shard, |shard| shard.breaker.probe_at()),
                 None => return,
             };
-            // The breaker is no longer open, or the shard was forgotten.
+            // The breaker is no longer open, or the shard was removed.
             let Some(probe_at) = probe_at.flatten() else { return };
             sleep_until(probe_at).await;
             let Some(store) = store.upgrade() else { return };
             let answered = store.probe(self.slot(&store), store.settings.deadline).await;
             let now = Instant::now();
-            store.breakers.with_known(self.shard, |shard| shard.breaker.probed(answered.is_ok(), now));
+            store.breakers.with_known(self.shard, |shard| shard.breaker.record_probe(answered.is_ok(), now));
             if let Err(failure) = answered {
-                self.failed(&store, failure);
+                self.report_new_cause(&store, failure);
             }
         }
     }
 
-    /// A slot that the shard owns now: the one that failed may have moved to another shard.
+    /// Returns a slot that the shard owns now: the one that failed may have moved to another shard.
     fn slot(&self, store: &Inner) -> Slot {
         let own = store.transport.shards().into_iter().find(|(shard, _)| *shard == self.shard);
         own.map_or(self.slot, |(_, slot)| slot)
     }
 
-    /// Tells of another cause once it has come twice: a server that is going away fails in several ways at first.
-    fn failed(&mut self, store: &Inner, failure: Cause) {
+    /// Reports another cause when it has occurred twice in a row: a server that goes down fails in several ways at
+    /// first.
+    fn report_new_cause(&mut self, store: &Inner, failure: Cause) {
         let is_steady = std::mem::replace(&mut self.last, failure) == failure;
-        if is_steady && failure != self.told {
-            self.told = failure;
+        if is_steady && failure != self.reported {
+            self.reported = failure;
             let server = store.server_name(self.shard);
-            (store.on_change)(StoreEvent::CauseChanged { server, cause: failure.name() });
+            (store.on_event)(StoreEvent::CauseChanged { server, cause: failure.name() });
         }
     }
 }

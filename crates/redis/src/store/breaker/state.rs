@@ -1,4 +1,4 @@
-//! When a shard is in trouble, and when it is over: a state machine over a given time.
+//! A circuit breaker as a state machine. Time is an argument.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use tokio::time::Instant;
 
 use crate::store::random::Random;
 
-/// When a breaker opens, and how it closes again.
+/// The settings of a circuit breaker.
 #[derive(Clone, Copy, Debug)]
 pub struct BreakerSettings {
-    /// So many failures in a row open it.
+    /// The number of consecutive failures that opens it.
     pub failures_in_a_row: u32,
-    /// The span over which the share of failures is taken.
+    /// The window of the failure rate.
     pub window: Duration,
-    /// This share of failures in the window opens it, in percent.
+    /// The failure rate in the window that opens it, in percent.
     pub failure_percent: u32,
-    /// With fewer calls than this in the window the share says nothing.
+    /// The minimum number of calls in the window for the failure rate to apply.
     pub calls_at_least: u32,
-    /// How long it waits before the first probe.
+    /// The pause before the first probe.
     pub first_pause: Duration,
-    /// Each probe that fails doubles the pause, up to this.
+    /// The maximum pause: each failed probe doubles it, up to this.
     pub longest_pause: Duration,
-    /// So many calls are let through to try a shard that has answered a probe,
-    /// and so many must succeed before all are.
+    /// The number of trial calls admitted to a shard that has answered a probe. As many must succeed before the breaker
+    /// closes.
     pub trials: u32,
-    /// Trials that were never heard of again are given out anew after this.
+    /// The time after which trial calls without an outcome are replaced by new ones.
     pub trial_patience: Duration,
 }
 
@@ -43,26 +43,26 @@ impl Default for BreakerSettings {
     }
 }
 
-/// Whether a shard is asked at present.
+/// The state of a circuit breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BreakerState {
-    /// It is: all is well.
+    /// All calls are admitted.
     #[default]
     Closed,
-    /// It is not: it failed.
+    /// No calls are admitted, because the shard failed.
     Open,
-    /// A few calls try it.
+    /// A few trial calls are admitted.
     HalfOpen,
 }
 
-/// A breaker of one shard.
+/// The circuit breaker of one shard.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     settings: BreakerSettings,
     state: State,
-    /// Counts the changes of state, so that what was sent before one says nothing after it.
+    /// The number of state changes, so that calls admitted before a change do not count after it.
     generation: u64,
-    /// How many probes have failed in a row.
+    /// The number of consecutive failed probes.
     failed_probes: u32,
     random: Random,
 }
@@ -71,20 +71,20 @@ pub(crate) struct Breaker {
 enum State {
     Closed { in_a_row: u32, recent: Recent },
     Open { probe_at: Instant },
-    HalfOpen { since: Instant, given: u32, succeeded: u32 },
+    HalfOpen { since: Instant, admitted: u32, succeeded: u32 },
 }
 
-/// Proof that a call was let through, to be handed back with its outcome.
+/// Proof that a call was admitted; the outcome of the call is reported with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     generation: u64,
 }
 
-/// A change that somebody should hear of.
+/// A change of state that a call caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum BreakerChange {
     Opened,
-    /// It was about to close. Nobody has to hear of that, but probes begin again.
+    /// A trial call failed. This is not reported, but probes start again.
     Reopened,
     Closed,
 }
@@ -104,24 +104,24 @@ impl Breaker {
         }
     }
 
-    /// Lets a call through, or does not.
+    /// Admits a call, or returns `None`.
     pub(crate) fn admit(&mut self, now: Instant) -> Option<Ticket> {
         let (settings, ticket) = (&self.settings, Ticket { generation: self.generation });
         match &mut self.state {
             State::Closed { .. } => Some(ticket),
             State::Open { .. } => None,
-            State::HalfOpen { since, given, .. } => {
-                if *given >= settings.trials && now >= *since + settings.trial_patience {
-                    (*since, *given) = (now, 0);
+            State::HalfOpen { since, admitted, .. } => {
+                if *admitted >= settings.trials && now >= *since + settings.trial_patience {
+                    (*since, *admitted) = (now, 0);
                 }
-                *given += 1;
-                (*given <= settings.trials).then_some(ticket)
+                *admitted += 1;
+                (*admitted <= settings.trials).then_some(ticket)
             }
         }
     }
 
-    /// A call was answered in time.
-    pub(crate) fn succeeded(&mut self, ticket: Ticket, now: Instant) -> Option<Change> {
+    /// Counts a call that was answered in time.
+    pub(crate) fn record_success(&mut self, ticket: Ticket, now: Instant) -> Option<BreakerChange> {
         if ticket.generation != self.generation {
             return None;
         }
@@ -139,8 +139,8 @@ impl Breaker {
         }
     }
 
-    /// A call failed, or was answered too late.
-    pub(crate) fn failed(&mut self, ticket: Ticket, now: Instant) -> Option<Change> {
+    /// Counts a call that failed or was answered too late.
+    pub(crate) fn record_failure(&mut self, ticket: Ticket, now: Instant) -> Option<BreakerChange> {
         if ticket.generation != self.generation {
             return None;
         }
@@ -154,20 +154,20 @@ impl Breaker {
             }
             State::Open { .. } => false,
             State::HalfOpen { .. } => {
-                // Who fails its trial waits longer than who fails out of the blue.
+                // The pause after a failed trial is longer than after a first failure.
                 self.failed_probes = self.failed_probes.saturating_add(1);
                 self.open(now);
-                return Some(Change::Reopened);
+                return Some(BreakerChange::Reopened);
             }
         };
         opens.then(|| {
             self.failed_probes = 0;
             self.open(now);
-            Change::Opened
+            BreakerChange::Opened
         })
     }
 
-    /// When to send the next probe; `None` if there is nothing to find out.
+    /// Returns the time of the next probe; `None` if the breaker is not open.
     pub(crate) fn probe_at(&self) -> Option<Instant> {
         match self.state {
             State::Open { probe_at } => Some(probe_at),
@@ -175,14 +175,14 @@ impl Breaker {
         }
     }
 
-    /// What became of a probe.
-    pub(crate) fn probed(&mut self, answered: bool, now: Instant) {
+    /// Records the outcome of a probe.
+    pub(crate) fn record_probe(&mut self, answered: bool, now: Instant) {
         if !matches!(self.state, State::Open { .. }) {
             return;
         }
         if answered {
             self.generation += 1;
-            self.state = State::HalfOpen { since: now, given: 0, succeeded: 0 };
+            self.state = State::HalfOpen { since: now, admitted: 0, succeeded: 0 };
         } else {
             self.failed_probes = self.failed_probes.saturating_add(1);
             self.open(now);
@@ -192,26 +192,26 @@ impl Breaker {
     fn open(&mut self, now: Instant) {
         let doubled = self.settings.first_pause.saturating_mul(1 << self.failed_probes.min(20));
         let pause = doubled.min(self.settings.longest_pause);
-        // Many instances lose a shard at the same time. They should not all come back at the same time.
+        // Many instances lose a shard at the same time, and must not all retry at the same time.
         let jitter = pause / 1024 * self.random.below(256);
         self.generation += 1;
         self.state = State::Open { probe_at: now + pause + jitter };
     }
 
-    fn close(&mut self, now: Instant) -> Change {
+    fn close(&mut self, now: Instant) -> BreakerChange {
         self.generation += 1;
         self.failed_probes = 0;
         self.state = State::Closed { in_a_row: 0, recent: Recent::new(now) };
-        Change::Closed
+        BreakerChange::Closed
     }
 }
 
-/// Calls and failures of the last window, in two halves.
+/// The calls and failures of the last window, in two halves.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
-    began: Instant,
-    before: Counts,
-    present: Counts,
+    started: Instant,
+    previous: Counts,
+    current: Counts,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -222,20 +222,20 @@ struct Counts {
 
 impl Recent {
     fn new(now: Instant) -> Recent {
-        Recent { began: now, before: Counts::default(), present: Counts::default() }
+        Recent { started: now, previous: Counts::default(), current: Counts::default() }
     }
 
-    /// Counts a call, and returns how many there were, and how many of them failed.
+    /// Counts a call, and returns the number of calls and of failures in the window.
     fn count(&mut self, window: Duration, now: Instant, failed: bool) -> (u32, u32) {
         let half = window / 2;
-        let age = now.saturating_duration_since(self.began);
+        let age = now.saturating_duration_since(self.started);
         if age >= half {
-            let before = if age < window { self.present } else { Counts::default() };
-            *self = Recent { began: now, before, present: Counts::default() };
+            let previous = if age < window { self.current } else { Counts::default() };
+            *self = Recent { started: now, previous, current: Counts::default() };
         }
-        self.present.calls = self.present.calls.saturating_add(1);
-        self.present.failures = self.present.failures.saturating_add(u32::from(failed));
-        (self.before.calls + self.present.calls, self.before.failures + self.present.failures)
+        self.current.calls = self.current.calls.saturating_add(1);
+        self.current.failures = self.current.failures.saturating_add(u32::from(failed));
+        (self.previous.calls + self.current.calls, self.previous.failures + self.current.failures)
     }
 }
 
@@ -254,83 +254,83 @@ mod tests {
         trial_patience: Duration::from_millis(500),
     };
 
-    fn closed(now: Instant) -> Breaker {
+    fn closed_breaker(now: Instant) -> Breaker {
         Breaker::new(SETTINGS, 1, now)
     }
 
-    fn opened(now: Instant) -> Breaker {
-        let mut breaker = closed(now);
+    fn open_breaker(now: Instant) -> Breaker {
+        let mut breaker = closed_breaker(now);
         let ticket = breaker.admit(now).unwrap();
-        assert_eq!(breaker.failed(ticket, now), None);
-        assert_eq!(breaker.failed(ticket, now), None);
-        assert_eq!(breaker.failed(ticket, now), Some(Change::Opened));
+        assert_eq!(breaker.record_failure(ticket, now), None);
+        assert_eq!(breaker.record_failure(ticket, now), None);
+        assert_eq!(breaker.record_failure(ticket, now), Some(BreakerChange::Opened));
         breaker
     }
 
     #[test]
-    fn failures_in_a_row_open_it() {
+    fn consecutive_failures_open_the_breaker() {
         let now = Instant::now();
-        let mut breaker = opened(now);
+        let mut breaker = open_breaker(now);
         assert_eq!(breaker.state(), BreakerState::Open);
         assert_eq!(breaker.admit(now + Duration::from_secs(60)), None);
     }
 
     #[test]
-    fn a_success_begins_the_row_anew() {
+    fn success_resets_the_count_of_consecutive_failures() {
         let now = Instant::now();
-        let mut breaker = closed(now);
+        let mut breaker = closed_breaker(now);
         let ticket = breaker.admit(now).unwrap();
         for _ in 0..4 {
-            assert_eq!(breaker.failed(ticket, now), None);
-            assert_eq!(breaker.failed(ticket, now), None);
-            (0..4).for_each(|_| assert_eq!(breaker.succeeded(ticket, now), None));
+            assert_eq!(breaker.record_failure(ticket, now), None);
+            assert_eq!(breaker.record_failure(ticket, now), None);
+            (0..4).for_each(|_| assert_eq!(breaker.record_success(ticket, now), None));
         }
         assert_eq!(breaker.state(), BreakerState::Closed);
     }
 
     #[test]
-    fn a_share_of_failures_opens_it_once_there_are_enough_calls() {
+    fn failure_rate_opens_the_breaker_when_there_are_enough_calls() {
         let now = Instant::now();
-        let mut breaker = closed(now);
+        let mut breaker = closed_breaker(now);
         let ticket = breaker.admit(now).unwrap();
         for _ in 0..4 {
-            assert_eq!(breaker.failed(ticket, now), None);
-            assert_eq!(breaker.succeeded(ticket, now), None);
+            assert_eq!(breaker.record_failure(ticket, now), None);
+            assert_eq!(breaker.record_success(ticket, now), None);
         }
-        assert_eq!(breaker.succeeded(ticket, now), None);
-        assert_eq!(breaker.failed(ticket, now), Some(Change::Opened));
+        assert_eq!(breaker.record_success(ticket, now), None);
+        assert_eq!(breaker.record_failure(ticket, now), Some(BreakerChange::Opened));
     }
 
     #[test]
-    fn what_is_long_past_does_not_count() {
+    fn failures_before_the_window_do_not_count() {
         let now = Instant::now();
-        let mut breaker = closed(now);
+        let mut breaker = closed_breaker(now);
         let ticket = breaker.admit(now).unwrap();
         for _ in 0..4 {
-            breaker.failed(ticket, now);
-            breaker.succeeded(ticket, now);
+            breaker.record_failure(ticket, now);
+            breaker.record_success(ticket, now);
         }
         let later = now + Duration::from_secs(11);
-        breaker.succeeded(ticket, later);
-        assert_eq!(breaker.failed(ticket, later), None);
-        assert_eq!(breaker.failed(ticket, later), None);
+        breaker.record_success(ticket, later);
+        assert_eq!(breaker.record_failure(ticket, later), None);
+        assert_eq!(breaker.record_failure(ticket, later), None);
     }
 
     #[test]
-    fn probes_come_ever_more_rarely_and_never_all_at_once() {
+    fn pauses_between_probes_double_and_have_jitter() {
         let now = Instant::now();
-        let mut breaker = opened(now);
+        let mut breaker = open_breaker(now);
         let mut expected = Duration::from_millis(100);
         for _ in 0..8 {
             let pause = breaker.probe_at().unwrap() - now;
             assert!(pause >= expected && pause <= expected * 5 / 4, "{pause:?} {expected:?}");
-            breaker.probed(false, now);
+            breaker.record_probe(false, now);
             expected = (expected * 2).min(Duration::from_millis(1000));
         }
         let first_pauses = (0..20).map(|seed| {
             let mut breaker = Breaker::new(SETTINGS, seed, now);
             (0..3).for_each(|_| {
-                breaker.failed(Ticket { generation: 0 }, now);
+                breaker.record_failure(Ticket { generation: 0 }, now);
             });
             breaker.probe_at().unwrap()
         });
@@ -338,50 +338,50 @@ mod tests {
     }
 
     #[test]
-    fn a_few_try_it_before_all_are_let_through() {
+    fn breaker_closes_after_successful_trials() {
         let now = Instant::now();
-        let mut breaker = opened(now);
-        breaker.probed(true, now);
+        let mut breaker = open_breaker(now);
+        breaker.record_probe(true, now);
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
         assert_eq!(breaker.probe_at(), None);
         let (first, second) = (breaker.admit(now).unwrap(), breaker.admit(now).unwrap());
         assert_eq!(breaker.admit(now), None);
-        assert_eq!(breaker.succeeded(first, now), None);
-        assert_eq!(breaker.succeeded(second, now), Some(Change::Closed));
+        assert_eq!(breaker.record_success(first, now), None);
+        assert_eq!(breaker.record_success(second, now), Some(BreakerChange::Closed));
         assert!(breaker.admit(now).is_some());
     }
 
     #[test]
-    fn a_trial_that_fails_opens_it_again_for_longer() {
+    fn failed_trial_reopens_the_breaker_for_longer() {
         let now = Instant::now();
-        let mut breaker = opened(now);
-        breaker.probed(true, now);
+        let mut breaker = open_breaker(now);
+        breaker.record_probe(true, now);
         let ticket = breaker.admit(now).unwrap();
-        assert_eq!(breaker.failed(ticket, now), Some(Change::Reopened));
+        assert_eq!(breaker.record_failure(ticket, now), Some(BreakerChange::Reopened));
         assert_eq!(breaker.state(), BreakerState::Open);
         assert!(breaker.probe_at().unwrap() - now >= Duration::from_millis(200));
     }
 
     #[test]
-    fn what_was_sent_before_says_nothing_after() {
+    fn outcomes_of_calls_before_a_state_change_are_ignored() {
         let now = Instant::now();
-        let mut breaker = closed(now);
+        let mut breaker = closed_breaker(now);
         let old = breaker.admit(now).unwrap();
         (0..3).for_each(|_| {
-            breaker.failed(old, now);
+            breaker.record_failure(old, now);
         });
-        breaker.probed(true, now);
-        assert_eq!(breaker.failed(old, now), None);
-        assert_eq!(breaker.succeeded(old, now), None);
-        assert_eq!(breaker.succeeded(old, now), None);
+        breaker.record_probe(true, now);
+        assert_eq!(breaker.record_failure(old, now), None);
+        assert_eq!(breaker.record_success(old, now), None);
+        assert_eq!(breaker.record_success(old, now), None);
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
     }
 
     #[test]
-    fn trials_never_heard_of_again_are_given_out_anew() {
+    fn trials_without_an_outcome_are_replaced() {
         let now = Instant::now();
-        let mut breaker = opened(now);
-        breaker.probed(true, now);
+        let mut breaker = open_breaker(now);
+        breaker.record_probe(true, now);
         assert!(breaker.admit(now).is_some() && breaker.admit(now).is_some());
         assert_eq!(breaker.admit(now + Duration::from_millis(499)), None);
         assert!(breaker.admit(now + Duration::from_millis(500)).is_some());

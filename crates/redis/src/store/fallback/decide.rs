@@ -1,144 +1,157 @@
-//! What happens to charges whose slot gave no answer: each by its own rule.
+//! Decides charges whose slot did not reply, each by the failure mode of its limit.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use tollgate_core::{Charged, Decision, Verdict};
-use tollgate_store::{Charge, Mode, OnFailure, Outcome, Source, shadow_groups};
+use tollgate_core::{ChargeVerdict, Charged, Decision};
+use tollgate_store::{Charge, ChargeMode, OnFailure, Outcome, Source, shadow_groups};
 
 use crate::call::Target;
 use crate::store::Inner;
 use crate::store::batch::Charges;
-use crate::store::decide::{Waiters, asked_only, asked_with, is_closed, keep, passed, refuse};
-use crate::store::limit::{Origin, SharedLimit, is_concurrency, remembers_for};
-use crate::store::refund::receipt::{MadeWhere, SharedReceipt};
+use crate::store::decide::{
+    Waiters, add_decided, blank_pass, commit_charges, decided_positions, fails_closed, refusal_outcome,
+};
+use crate::store::limit::{Origin, RedisLimitData, is_concurrency, retention};
+use crate::store::refund::receipt::{AdmittedBy, RedisReceiptData};
 
-/// A charge whose slot gave no answer.
-struct Stranded {
+/// A charge whose slot did not reply.
+struct UnansweredCharge {
+    /// Its position in the request.
     position: usize,
     target: Target,
 }
 
 impl Inner {
-    /// All slots that answered let it pass; the others gave no answer.
+    /// Decides a request that passed in all slots that replied.
     pub(in crate::store) fn fall_back(self: &Arc<Self>, charges: &Charges<'_>, waiters: Waiters<'_>) -> Outcome {
-        let stranded = stranded(&waiters);
-        let closed: SmallVec<[usize; 4]> =
-            stranded.iter().map(|charge| charge.position).filter(|at| is_closed(&charges[*at])).collect();
-        if !closed.is_empty() {
-            return self.refuse_closed(charges, refuse(charges, waiters, Source::Fallback), closed);
-        }
-        let here: Vec<&Stranded> = stranded
+        let unanswered = unanswered_charges(&waiters);
+        let fail_closed: SmallVec<[usize; 4]> = unanswered
             .iter()
-            .filter(|charge| SharedLimit::of(charges[charge.position].limit).fallback.is_some())
+            .map(|charge| charge.position)
+            .filter(|position| fails_closed(&charges[*position]))
             .collect();
-        let counted = self.count_here(charges, &here);
-        if !counted.passed {
-            let mut outcome = refuse(charges, waiters, Source::Fallback);
-            for (charge, decision) in here.iter().zip(counted.decisions) {
+        if !fail_closed.is_empty() {
+            return self.refuse_unavailable(charges, refusal_outcome(charges, waiters, Source::Fallback), fail_closed);
+        }
+        let local: Vec<&UnansweredCharge> = unanswered
+            .iter()
+            .filter(|charge| RedisLimitData::of(charges[charge.position].limit).fallback.is_some())
+            .collect();
+        let local_outcome = self.check_locally(charges, &local);
+        if !local_outcome.passed {
+            let mut outcome = refusal_outcome(charges, waiters, Source::Fallback);
+            for (charge, decision) in local.iter().zip(local_outcome.decisions) {
                 outcome.decisions[charge.position] = decision;
             }
-            outcome.asked = asked_with(outcome.asked, here.iter().map(|charge| charge.position), charges);
+            outcome.decided = add_decided(outcome.decided, local.iter().map(|charge| charge.position), charges);
             return outcome;
         }
-        let mut outcome = passed(charges, Source::Fallback);
-        self.pass_uncounted(charges, &stranded, &mut outcome);
-        for (charge, decision) in here.iter().zip(counted.decisions) {
+        let mut outcome = blank_pass(charges, Source::Fallback);
+        self.decide_without_count(charges, &unanswered, &mut outcome);
+        for (charge, decision) in local.iter().zip(local_outcome.decisions) {
             outcome.decisions[charge.position] = decision;
         }
-        for charge in here.iter().filter(|charge| is_made(charges, &outcome.decisions, charge.position)) {
-            self.owe(&charges[charge.position], &charge.target);
+        for charge in local.iter().filter(|charge| was_made(charges, &outcome.decisions, charge.position)) {
+            self.record_debt_of(&charges[charge.position], &charge.target);
         }
-        for (at, receipt) in counted.receipts {
-            let Stranded { position, target } = here[at];
-            let (charged, made) = (*receipt.charged(), MadeWhere::Here { receipt });
-            outcome.receipts.push((*position, SharedReceipt::receipt(target, charges[*position].key, charged, made)));
+        for (index, receipt) in local_outcome.receipts {
+            let UnansweredCharge { position, target } = local[index];
+            let (charged, admitted_by) = (*receipt.charged(), AdmittedBy::Fallback { receipt });
+            outcome
+                .receipts
+                .push((*position, RedisReceiptData::receipt(target, charges[*position].key, charged, admitted_by)));
         }
-        keep(charges, waiters, &mut outcome);
-        // Of what passed without being counted anywhere, nobody knows how it stands.
-        let is_uncounted = |at: usize| {
-            let is_stranded = stranded.iter().any(|charge| charge.position == at);
-            is_stranded && SharedLimit::of(charges[at].limit).fallback.is_none()
+        commit_charges(charges, waiters, &mut outcome);
+        // The state of a key that neither a server nor the fallback has counted is unknown.
+        let is_unknown = |position: usize| {
+            let is_unanswered = unanswered.iter().any(|charge| charge.position == position);
+            is_unanswered && RedisLimitData::of(charges[position].limit).fallback.is_none()
         };
-        outcome.asked = asked_only((0..charges.len()).filter(|at| !is_uncounted(*at)).collect(), charges);
+        outcome.decided =
+            decided_positions((0..charges.len()).filter(|position| !is_unknown(*position)).collect(), charges);
         outcome
     }
 
-    /// This instance's share of the limits, all or nothing.
-    fn count_here(&self, charges: &Charges<'_>, here: &[&Stranded]) -> Outcome {
-        let mut local: SmallVec<[Charge<'_>; 4]> = SmallVec::new();
-        for charge in here {
+    /// Charges this instance's share of the limits in the fallback, all or nothing.
+    fn check_locally(&self, charges: &Charges<'_>, local: &[&UnansweredCharge]) -> Outcome {
+        let mut local_charges: SmallVec<[Charge<'_>; 4]> = SmallVec::new();
+        for charge in local {
             let Charge { limit, key, cost, mode, receipt } = charges[charge.position];
-            if let Some(limit) = &SharedLimit::of(limit).fallback {
-                self.counters.fell_back(OnFailure::Local { share: (1, 1) });
-                local.push(Charge { limit, key, cost, mode, receipt });
+            if let Some(limit) = &RedisLimitData::of(limit).fallback {
+                self.counters.count_fallback(OnFailure::Local { share: (1, 1) });
+                local_charges.push(Charge { limit, key, cost, mode, receipt });
             }
         }
-        self.fallback.decide_now(&local)
+        self.fallback.check_all_now(&local_charges)
     }
 
-    /// What passes because the store fails, and what would be refused but is in nobody's way.
-    fn pass_uncounted(&self, charges: &Charges<'_>, stranded: &[Stranded], outcome: &mut Outcome) {
-        for Stranded { position, target } in stranded {
-            let asked = &charges[*position];
-            let mode = asked.limit.options().on_failure;
+    /// Sets the decisions of the charges without a local limit: those of limits that fail open, which are admitted, and
+    /// those of limits that fail closed. The latter do not bind: otherwise the request would have been refused.
+    fn decide_without_count(&self, charges: &Charges<'_>, unanswered: &[UnansweredCharge], outcome: &mut Outcome) {
+        for UnansweredCharge { position, target } in unanswered {
+            let charge = &charges[*position];
+            let mode = charge.limit.options().on_failure;
             match mode {
                 OnFailure::Local { .. } => continue,
-                OnFailure::Closed => outcome.decisions[*position] = asked.limit.uncounted(Verdict::NoRoom),
+                OnFailure::Closed => {
+                    outcome.decisions[*position] = charge.limit.decision_without_count(ChargeVerdict::Unavailable);
+                }
                 OnFailure::Open => {
-                    outcome.decisions[*position] = asked.limit.uncounted(Verdict::Allowed { delay: 0 });
-                    self.owe(asked, target);
-                    if asked.receipt && is_counted(asked) {
-                        let charged = Charged { cost: asked.cost, ..Charged::default() };
-                        let receipt = SharedReceipt::receipt(target, asked.key, charged, MadeWhere::Nowhere);
+                    outcome.decisions[*position] =
+                        charge.limit.decision_without_count(ChargeVerdict::Allowed { delay: 0 });
+                    self.record_debt_of(charge, target);
+                    if charge.receipt && can_be_made(charge) {
+                        let charged = Charged { cost: charge.cost, ..Charged::default() };
+                        let receipt = RedisReceiptData::receipt(target, charge.key, charged, AdmittedBy::FailOpen);
                         outcome.receipts.push((*position, receipt));
                     }
                 }
             }
-            self.counters.fell_back(mode);
+            self.counters.count_fallback(mode);
         }
     }
 
-    /// The counters will hear of it when they are back. Permits cannot be taken afterwards.
-    fn owe(&self, asked: &Charge<'_>, target: &Target) {
-        if is_counted(asked) && !is_concurrency(asked.limit) {
-            self.note_debt(target, asked.cost);
+    /// Records the debt of a charge that was admitted. Permits have no debt, because they cannot be acquired later.
+    fn record_debt_of(&self, charge: &Charge<'_>, target: &Target) {
+        if can_be_made(charge) && !is_concurrency(charge.limit) {
+            self.record_debt(target, charge.cost);
         }
     }
 
-    /// What a charge that no server counted truly cost: the counters will hear of more, or of less.
+    /// Adjusts the debt of a charge that no server has counted from its estimated cost to its actual cost.
     pub(in crate::store) fn settle_debt(&self, target: &Target, cost: u64, true_cost: u64) {
         if true_cost <= cost {
             let _ = self.debts.reduce(&target.key, cost - true_cost);
         } else if !is_concurrency(&target.limit) {
-            self.note_debt(target, true_cost - cost);
+            self.record_debt(target, true_cost - cost);
         }
     }
 
-    fn note_debt(&self, target: &Target, cost: u64) {
-        // The keys of callers leave half of the room to those of the policy.
-        let has_room = SharedLimit::of(&target.limit).origin == Origin::Policy || self.debts.has_half_its_room();
-        if !(has_room && self.debts.add(&target.key, cost, remembers_for(target.limit.quota()), Instant::now())) {
+    fn record_debt(&self, target: &Target, cost: u64) {
+        // Keys of callers get no debts once half of the table is used: the rest is for keys of the policy.
+        let has_space = RedisLimitData::of(&target.limit).origin == Origin::Policy || self.debts.is_at_most_half_full();
+        if !(has_space && self.debts.add(&target.key, cost, retention(target.limit.quota()), Instant::now())) {
             self.counters.dropped_debts.add(1);
         }
     }
 }
 
-/// Whether a charge was made where the whole passed: a shadow only if its group fits.
-fn is_made(charges: &Charges<'_>, decisions: &[Decision], at: usize) -> bool {
-    let groups = shadow_groups(charges.iter().map(|asked| (asked.cost, asked.mode)));
-    let group = groups.into_iter().find(|group| group.contains(&at)).unwrap_or(at..at + 1);
+/// Returns whether a charge was made by a request that passed. A shadow charge is made only if its whole group fits.
+fn was_made(charges: &Charges<'_>, decisions: &[Decision], index: usize) -> bool {
+    let groups = shadow_groups(charges.iter().map(|charge| (charge.cost, charge.mode)));
+    let group = groups.into_iter().find(|group| group.contains(&index)).unwrap_or(index..index + 1);
     decisions[group].iter().all(Decision::is_allowed)
 }
 
-/// Whether a charge is made where the whole passes.
-fn is_counted(asked: &Charge<'_>) -> bool {
-    asked.cost > 0 && (asked.mode == Mode::Enforce || asked.mode.is_shadow())
+/// Returns whether a charge may be made if the request passes: it has a cost, and is neither a guard nor only watched.
+fn can_be_made(charge: &Charge<'_>) -> bool {
+    charge.cost > 0 && (charge.mode == ChargeMode::Enforce || charge.mode.is_shadow())
 }
 
-fn stranded(waiters: &Waiters<'_>) -> SmallVec<[Stranded; 4]> {
-    let failed = waiters.iter().filter(|part| part.waiter.passed().is_none());
-    let charges = failed.flat_map(|part| part.positions.iter().zip(&*part.waiter.request().charges));
-    charges.map(|(position, charge)| Stranded { position: *position, target: charge.target.clone() }).collect()
+fn unanswered_charges(waiters: &Waiters<'_>) -> SmallVec<[UnansweredCharge; 4]> {
+    let without_reply = waiters.iter().filter(|part| !part.waiter.has_reply());
+    let charges = without_reply.flat_map(|part| part.positions.iter().zip(&*part.waiter.request().charges));
+    charges.map(|(position, charge)| UnansweredCharge { position: *position, target: charge.target.clone() }).collect()
 }

@@ -1,4 +1,4 @@
-//! Calls that no check waits for: refunds, settlements, renewals and resets.
+//! Calls that no check waits for: refunds, credits, settlements, renewals and resets.
 
 pub(super) mod receipt;
 pub(super) mod reset;

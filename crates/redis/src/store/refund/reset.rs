@@ -1,4 +1,4 @@
-//! Keys that an operator makes as if untouched, here and on other instances.
+//! Resets of keys by an operator, on the servers and in this instance.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -8,40 +8,41 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tollgate_store::{ChangeError, Limit};
 
-use crate::call::{Line, Lines, Target};
+use crate::call::{ScriptOp, ScriptOps, Target};
 use crate::overrides::ResetKey;
 use crate::store::Inner;
-use crate::store::key_names::KeyName;
-use crate::store::limit::SharedLimit;
+use crate::store::key_names::RedisKeyName;
+use crate::store::limit::RedisLimitData;
 use crate::transport::Slot;
 
 impl Inner {
-    /// Makes keys as if untouched on the servers and in this process. Returns what other instances must be told.
-    pub(crate) async fn reset_here(self: &Arc<Self>, keys: &[(&Limit, &[u8])]) -> Result<Vec<ResetKey>, ChangeError> {
-        let mut told: Vec<ResetKey> = Vec::new();
-        let mut slots: Vec<(Slot, Lines)> = Vec::new();
+    /// Resets keys on the servers and in this process, but not in other instances. Returns the keys to announce to
+    /// them.
+    pub(crate) async fn reset_keys(self: &Arc<Self>, keys: &[(&Limit, &[u8])]) -> Result<Vec<ResetKey>, ChangeError> {
+        let mut resets: Vec<ResetKey> = Vec::new();
+        let mut slots: Vec<(Slot, ScriptOps)> = Vec::new();
         for (limit, key) in keys {
             let reset =
-                ResetKey { prefix_and_scope: SharedLimit::of(limit).prefix_and_scope.clone(), key: (*key).into() };
+                ResetKey { prefix_and_scope: RedisLimitData::of(limit).prefix_and_scope.clone(), key: (*key).into() };
             // Limits that share a scope share the key.
-            if told.contains(&reset) {
+            if resets.contains(&reset) {
                 continue;
             }
             let (slot, target) = self.target(limit, key);
-            let line = Line::Reset { target };
+            let op = ScriptOp::Reset { target };
             match slots.iter_mut().find(|(known, _)| *known == slot) {
-                Some((_, lines)) => lines.push(line),
-                None => slots.push((slot, smallvec![line])),
+                Some((_, ops)) => ops.push(op),
+                None => slots.push((slot, smallvec![op])),
             }
-            told.push(reset);
+            resets.push(reset);
         }
         let mut answers = Vec::with_capacity(slots.len());
-        for (slot, lines) in slots {
-            let (heard, answer) = oneshot::channel();
-            let forgotten = told.iter().map(|reset| reset.key.clone()).collect();
-            self.send_refund(slot, lines, forgotten, move |_, answered| {
-                // Who does not wait any more does not want to know.
-                let _ = heard.send(answered.is_ok());
+        for (slot, ops) in slots {
+            let (sender, answer) = oneshot::channel();
+            let keys = resets.iter().map(|reset| reset.key.clone()).collect();
+            self.send_adjustment(slot, ops, keys, move |_, answered| {
+                // Fails only if the caller has stopped waiting.
+                let _ = sender.send(answered.is_ok());
             });
             answers.push(answer);
         }
@@ -49,36 +50,37 @@ impl Inner {
         for answer in answers {
             match timeout_at(deadline, answer).await {
                 Ok(Ok(true)) => {}
-                _ => return Err(ChangeError::NoAnswer),
+                _ => return Err(ChangeError::Timeout),
             }
         }
-        told.iter().for_each(|reset| self.was_reset_elsewhere(reset));
-        Ok(told)
+        resets.iter().for_each(|reset| self.drop_local_state(reset));
+        Ok(resets)
     }
 
-    /// A key was made as if untouched: what is remembered of it here is not true any more.
-    pub(crate) fn was_reset_elsewhere(&self, reset: &ResetKey) {
+    /// Drops the local state of a key that was reset: its debt (without charging it), its local count and its cached
+    /// refusals.
+    pub(crate) fn drop_local_state(&self, reset: &ResetKey) {
         let ResetKey { prefix_and_scope, key } = reset;
         let now = Instant::now();
-        // What passed uncounted is forgiven too.
-        let _ = self.debts.take(&KeyName::new(prefix_and_scope, key).bytes, now);
+        let _ = self.debts.take(&RedisKeyName::new(prefix_and_scope, key).bytes, now);
         if let Some(limit) = self.fallback_scopes().get(prefix_and_scope) {
             self.fallback.reset(limit, &**key);
         }
-        self.refusals.forget(key, now);
+        self.refusals.remove(key, now);
+        self.leases.forget_refusals(key);
     }
 
-    /// Where a key lives, and what it is called there.
+    /// Returns the slot of a key, and the key as the target of an operation.
     pub(crate) fn target(&self, limit: &Limit, key: &[u8]) -> (Slot, Target) {
-        let name = KeyName::new(&SharedLimit::of(limit).prefix_and_scope, key);
+        let name = RedisKeyName::new(&RedisLimitData::of(limit).prefix_and_scope, key);
         let slot = self.transport.slot(name.tag());
         (slot, Target { key: name.bytes, limit: limit.clone() })
     }
 
-    /// The newest limit of a scope: by it a key of that scope is found.
-    pub(in crate::store) fn note_fallback(&self, shared: &SharedLimit) {
-        if let Some(limit) = &shared.fallback {
-            self.fallback_scopes().insert(shared.prefix_and_scope.clone(), limit.clone());
+    /// Stores the newest fallback limit of a scope, by which a reset finds the keys of that scope.
+    pub(in crate::store) fn register_fallback(&self, data: &RedisLimitData) {
+        if let Some(limit) = &data.fallback {
+            self.fallback_scopes().insert(data.prefix_and_scope.clone(), limit.clone());
         }
     }
 

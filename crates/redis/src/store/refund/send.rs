@@ -1,71 +1,79 @@
-//! Calls that nobody waits for: what is given back, settled, renewed and reset.
+//! Sends calls that no check waits for: refunds, credits, settlements, renewals and resets.
 
 use std::sync::Arc;
 
 use tokio::time::{Instant, sleep};
 
-use crate::call::{Call, Lines};
+use crate::call::{Call, ScriptOps};
 use crate::store::Inner;
-use crate::transport::{Answered, Done, Executed, Slot, Trouble};
+use crate::transport::{CallError, CallResult, Done, Executed, Slot};
 
-/// Who hears what became of a call in the background.
-type Heard = Box<dyn FnOnce(&Arc<Inner>, Answered) + Send>;
+/// The callback for the result of a background call.
+type OnReply = Box<dyn FnOnce(&Arc<Inner>, CallResult) + Send>;
 
 impl Inner {
-    /// Sends what can turn a refusal into an admission. Refusals of its keys are
-    /// forgotten when it is sent and again when it is heard of: what was asked
-    /// in between may have been refused before it arrived.
-    pub(in crate::store) fn send_refund(
+    /// Sends operations that may free capacity: refunds, credits, settlements or resets. The cached refusals of their
+    /// keys are dropped when the call is sent, and again when its result arrives: a check in between may have been
+    /// refused, and its refusal cached, before the call was executed.
+    pub(in crate::store) fn send_adjustment(
         self: &Arc<Self>,
         slot: Slot,
-        lines: Lines,
+        ops: ScriptOps,
         keys: Vec<Box<[u8]>>,
-        heard: impl FnOnce(&Arc<Inner>, Answered) + Send + 'static,
+        on_reply: impl FnOnce(&Arc<Inner>, CallResult) + Send + 'static,
     ) {
-        self.forget_refusals_of(&keys);
-        let heard = move |store: &Arc<Inner>, answered: Answered| {
-            store.forget_refusals_of(&keys);
-            if matches!(answered, Err(Trouble { executed: Executed::Unknown, .. })) {
+        self.drop_cached_refusals(&keys);
+        let on_reply = move |store: &Arc<Inner>, answered: CallResult| {
+            store.drop_cached_refusals(&keys);
+            if matches!(answered, Err(CallError { executed: Executed::Unknown, .. })) {
                 store.counters.lost_refunds.add(1);
             }
-            heard(store, answered);
+            on_reply(store, answered);
         };
-        self.send_in_background(slot, lines, 0, Box::new(heard));
+        self.send_in_background(slot, ops, Box::new(on_reply));
     }
 
-    fn forget_refusals_of(&self, keys: &[Box<[u8]>]) {
+    fn drop_cached_refusals(&self, keys: &[Box<[u8]>]) {
         let now = Instant::now();
-        self.seam.refunded(keys).iter().for_each(|key| self.refusals.forget(key, now));
+        for key in self.fault_points.keys_to_drop(keys) {
+            self.refusals.remove(key, now);
+            self.leases.forget_refusals(key);
+        }
     }
 
-    /// Sends a call, and again a few times where it is certain that it was not carried out.
-    pub(in crate::store) fn send_in_background(self: &Arc<Self>, slot: Slot, lines: Lines, sent: u32, heard: Heard) {
-        let (store, again) = (Arc::clone(self), lines.clone());
+    /// Sends a call, and resends it a few times if it was certainly not executed.
+    pub(in crate::store) fn send_in_background(self: &Arc<Self>, slot: Slot, ops: ScriptOps, on_reply: OnReply) {
+        self.send_attempt(slot, ops, 0, on_reply);
+    }
+
+    /// `resent` is the number of resends so far.
+    fn send_attempt(self: &Arc<Self>, slot: Slot, ops: ScriptOps, resent: u32, on_reply: OnReply) {
+        let (store, retry) = (Arc::clone(self), ops.clone());
         let done = Done::new(move |answered| {
-            if sent < store.settings.resends && may_send_again(&answered) {
-                return store.resend_later(slot, again, sent, heard);
+            if resent < store.settings.resends && may_resend(&answered) {
+                return store.resend_later(slot, retry, resent, on_reply);
             }
-            heard(&store, answered);
+            on_reply(&store, answered);
         });
         let deadline = Instant::now() + self.settings.background_deadline;
-        self.transport.send(slot, Call { lines }, deadline, done);
+        self.transport.send(slot, Call { ops }, deadline, done);
     }
 
-    fn resend_later(self: &Arc<Self>, slot: Slot, lines: Lines, sent: u32, heard: Heard) {
+    fn resend_later(self: &Arc<Self>, slot: Slot, ops: ScriptOps, resent: u32, on_reply: OnReply) {
         let store = Arc::clone(self);
-        let pause = self.settings.resend_pause.saturating_mul(1 << sent.min(16));
+        let pause = self.settings.resend_pause.saturating_mul(1 << resent.min(16));
         self.runtime.spawn(async move {
             sleep(pause).await;
-            store.send_in_background(slot, lines, sent + 1, heard);
+            store.send_attempt(slot, ops, resent + 1, on_reply);
         });
     }
 }
 
-fn may_send_again(answered: &Answered) -> bool {
+fn may_resend(answered: &CallResult) -> bool {
     match answered {
         Ok(_) => false,
-        // It would fail again.
-        Err(Trouble { cause, .. }) if cause.is_of_a_key() => false,
-        Err(Trouble { executed, .. }) => *executed == Executed::No,
+        // A call with a bad value would fail again.
+        Err(CallError { cause, .. }) if cause.concerns_a_key() => false,
+        Err(CallError { executed, .. }) => *executed == Executed::No,
     }
 }

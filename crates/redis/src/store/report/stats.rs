@@ -1,4 +1,4 @@
-//! What a shared store has done, in numbers.
+//! Statistics and events of a shared store.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,111 +10,124 @@ use crate::store::breaker::state::BreakerState;
 use crate::store::report::durations::{CallDurations, DurationCounters};
 use crate::transport::Cause;
 
-/// What a shared store has done since it was built.
+/// Statistics of a shared store since it was built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreStats {
-    /// Checks that were decided, in whatever way.
+    /// The number of checks decided, by any source.
     pub decisions: u64,
-    /// Script calls that were sent in order to decide.
+    /// The number of script calls sent for decisions.
     pub calls: u64,
-    /// Checks that travelled in somebody else's call.
+    /// The number of checks that shared the call of another check.
     pub joined: u64,
-    /// Checks that were refused from memory.
+    /// The number of checks refused from the cache.
     pub cached_refusals: u64,
-    /// Charges that were given back, by their owner or because the whole did not pass.
+    /// The number of charges refunded, by their owner or because the request was refused.
     pub refunds: u64,
-    /// Charges of which nobody knows whether giving them back arrived.
+    /// The number of refunds with an unknown outcome.
     pub lost_refunds: u64,
-    /// Charges and payments of debts with an unknown outcome: the connection was lost before the answer arrived. At
-    /// most this many were counted twice, or counted for a request that was refused.
+    /// The number of charges and payments of debts with an unknown outcome: the connection was lost before the reply
+    /// arrived. At most this many were counted twice, or counted for a request that was refused.
     pub uncertain_charges: u64,
-    /// Charges that passed because the store failed.
+    /// The number of charges that passed because their server failed.
     pub fallbacks_open: u64,
-    /// Charges that were refused because the store failed.
+    /// The number of charges refused because their server failed.
     pub fallbacks_closed: u64,
-    /// Charges that were counted in this process because the store failed.
+    /// The number of charges counted in this process because their server failed.
     pub fallbacks_local: u64,
-    /// Calls that failed, by the cause's name.
-    pub troubles: Vec<(&'static str, u64)>,
-    /// How often a breaker opened.
+    /// The number of failed calls, by the name of the cause.
+    pub failures: Vec<(&'static str, u64)>,
+    /// How many times a breaker opened.
     pub breakers_opened: u64,
-    /// How often a breaker closed again.
+    /// How many times a breaker closed again.
     pub breakers_closed: u64,
-    /// Each shard that was asked, by number.
+    /// The state of the breaker of each shard that was called, by number.
     pub breakers: Vec<(u32, BreakerState)>,
-    /// Charges that passed while the store failed and will not be charged later, because too many are.
+    /// The number of charges that were admitted while their server failed and will not be charged later, because the
+    /// table of debts was full.
     pub dropped_debts: u64,
-    /// Debts that were charged when the servers were back, each that of one key.
+    /// The number of debts paid (charged at the servers) after the servers recovered, each of one key.
     pub paid_debts: u64,
-    /// Keys for which something passed that the servers have not counted yet.
+    /// The number of keys with a debt: usage that was admitted while the servers failed and is not yet charged at them.
     pub debts: u64,
-    /// For how long the first of them has waited to be counted.
+    /// The age of the oldest of these debts.
     pub oldest_debt: Duration,
-    /// How long the calls took that were sent in order to decide.
+    /// The number of checks decided by leases of this instance, without a call.
+    pub leased_decisions: u64,
+    /// The number of calls that leased or returned tokens.
+    pub lease_calls: u64,
+    /// The number of tokens leased.
+    pub leased_tokens: u64,
+    /// The number of leased tokens that were neither spent nor returned in time, and so count as spent.
+    pub stranded_tokens: u64,
+    /// The number of keys with leases at present.
+    pub leased_keys: u64,
+    /// The number of leased tokens that this instance may spend at present.
+    pub leased_tokens_held: u64,
+    /// The durations of the calls sent for decisions.
     pub call_durations: CallDurations,
-    /// Whether other instances hash secret values under another key, so that clients are counted apart.
+    /// Whether other instances hash secret values under another key, so that the same clients are counted separately.
     pub secret_key_differs: bool,
 }
 
-/// Something that an operator should hear of. It happens rarely, not with every request.
+/// An event that an operator should know of. Events are rare, not one for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreEvent {
-    /// All servers answered for the first time.
+    /// All servers replied for the first time.
     Reached {
-        /// Where they are.
+        /// The addresses of the servers.
         servers: Vec<String>,
     },
-    /// After the start some servers do not answer.
+    /// Some servers do not reply after the start.
     Unreached {
-        /// Where they are.
+        /// The addresses of these servers.
         servers: Vec<String>,
-        /// What the trouble is.
+        /// The cause of the failure.
         cause: &'static str,
     },
-    /// A server is not asked any more.
+    /// The breaker of a server opened: it gets no calls until a probe succeeds.
     BreakerOpened {
-        /// Where it is.
+        /// The address of the server.
         server: String,
-        /// The last of the troubles that led to it.
+        /// The cause of the last failure that opened it.
         cause: &'static str,
     },
-    /// A server that is not asked any more fails for another reason than before.
+    /// A server with an open breaker fails for another reason than before.
     CauseChanged {
-        /// Where it is.
+        /// The address of the server.
         server: String,
-        /// What the trouble is now.
+        /// The new cause.
         cause: &'static str,
     },
-    /// A server is asked again.
+    /// The breaker of a server closed: it gets all calls again.
     BreakerClosed {
-        /// Where it is.
+        /// The address of the server.
         server: String,
     },
     /// Calls failed because a key holds a value that tollgate did not write. Their servers have not failed.
     BadValue {
-        /// What the names of the keys of one such call begin with: the prefix and the rule.
+        /// The beginning of the names of the keys of one such call: the prefix and the rule.
         keys: Vec<String>,
-        /// What the trouble is.
+        /// The cause of the failure.
         cause: &'static str,
         /// The number of such calls since the last event.
         calls: u64,
     },
-    /// What passed while the store failed was charged.
+    /// Debts were paid: usage that was admitted while the servers failed was charged at the servers.
     DebtsPaid {
-        /// How many debts, each that of one key.
+        /// The number of debts, each of one key.
         debts: u64,
-        /// How much was charged for them.
+        /// The sum of the charges.
         amount: u64,
-        /// How many keys still owe something.
+        /// The number of keys that still have a debt.
         still_owing: u64,
     },
-    /// Other instances hash secret values under another key: their clients are counted apart from those here.
+    /// Other instances hash secret values under another key, so the same clients are counted separately.
     SecretKeyDiffers {
         /// The fingerprint of the key of this instance; `none` if it has none.
         ours: String,
-        /// That of the others.
+        /// The fingerprint of the key of the other instances.
         theirs: String,
     },
     /// All instances hash secret values under the same key again.
@@ -124,15 +137,15 @@ pub enum StoreEvent {
     },
     /// A failing server left the topology: another one owns its slots.
     ServerLeft {
-        /// Where it is.
+        /// The address of the server.
         server: String,
     },
 }
 
 impl StoreEvent {
-    /// Whether something fails.
+    /// Returns whether the event reports a failure.
     #[must_use]
-    pub const fn is_trouble(&self) -> bool {
+    pub const fn is_failure(&self) -> bool {
         match self {
             StoreEvent::Reached { .. }
             | StoreEvent::BreakerClosed { .. }
@@ -154,15 +167,15 @@ impl fmt::Display for StoreEvent {
             StoreEvent::Reached { servers } => write!(f, "the store answers: {}", servers.join(", ")),
             StoreEvent::Unreached { servers, cause } => write!(
                 f,
-                "the store cannot be reached ({cause}): {}; until it answers, each rule does what its on_failure says",
+                "the store cannot be reached ({cause}): {}; until it answers, each rule applies its on_failure mode",
                 servers.join(", ")
             ),
             StoreEvent::BreakerOpened { server, cause } => write!(
                 f,
-                "the store's server {server} fails ({cause}): until it answers again, each rule does what its on_failure says"
+                "the store's server {server} fails ({cause}): until it answers again, each rule applies its on_failure mode"
             ),
             StoreEvent::CauseChanged { server, cause } => {
-                write!(f, "the store's server {server} fails still, and now otherwise ({cause})")
+                write!(f, "the store's server {server} still fails, now for another reason ({cause})")
             }
             StoreEvent::BreakerClosed { server } => write!(f, "the store's server {server} answers again"),
             StoreEvent::BadValue { keys, cause, calls } => write!(
@@ -200,15 +213,19 @@ pub(in crate::store) struct Counters {
     pub(in crate::store) lost_refunds: Counter,
     pub(in crate::store) uncertain_charges: Counter,
     fallbacks: [Counter; 3],
-    troubles: [Counter; Cause::ALL.len()],
+    failures: [Counter; Cause::ALL.len()],
     pub(in crate::store) breakers_opened: Counter,
     pub(in crate::store) breakers_closed: Counter,
     pub(in crate::store) dropped_debts: Counter,
     pub(in crate::store) paid_debts: Counter,
+    pub(in crate::store) leased_decisions: Counter,
+    pub(in crate::store) lease_calls: Counter,
+    pub(in crate::store) leased_tokens: Counter,
+    pub(in crate::store) stranded_tokens: Counter,
     pub(in crate::store) call_durations: DurationCounters,
 }
 
-/// Nothing else depends on a counter, so its order among other writes does not matter.
+/// A counter. Relaxed order suffices, because nothing else depends on it.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Counter(AtomicU64);
 
@@ -223,17 +240,17 @@ impl Counter {
 }
 
 impl Counters {
-    pub(in crate::store) fn failed(&self, cause: Cause) {
-        self.troubles[cause as usize].add(1);
+    pub(in crate::store) fn count_failure(&self, cause: Cause) {
+        self.failures[cause as usize].add(1);
     }
 
-    pub(in crate::store) fn fell_back(&self, mode: OnFailure) {
-        let at = match mode {
+    pub(in crate::store) fn count_fallback(&self, mode: OnFailure) {
+        let index = match mode {
             OnFailure::Open => 0,
             OnFailure::Closed => 1,
             OnFailure::Local { .. } => 2,
         };
-        self.fallbacks[at].add(1);
+        self.fallbacks[index].add(1);
     }
 
     pub(in crate::store) fn snapshot(
@@ -252,9 +269,9 @@ impl Counters {
             fallbacks_open: self.fallbacks[0].read(),
             fallbacks_closed: self.fallbacks[1].read(),
             fallbacks_local: self.fallbacks[2].read(),
-            troubles: Cause::ALL
+            failures: Cause::ALL
                 .iter()
-                .zip(&self.troubles)
+                .zip(&self.failures)
                 .map(|(cause, count)| (cause.name(), count.read()))
                 .collect(),
             breakers_opened: self.breakers_opened.read(),
@@ -264,6 +281,12 @@ impl Counters {
             paid_debts: self.paid_debts.read(),
             debts: debts.0 as u64,
             oldest_debt: debts.1,
+            leased_decisions: self.leased_decisions.read(),
+            lease_calls: self.lease_calls.read(),
+            leased_tokens: self.leased_tokens.read(),
+            stranded_tokens: self.stranded_tokens.read(),
+            leased_keys: 0,
+            leased_tokens_held: 0,
             call_durations: self.call_durations.snapshot(),
             secret_key_differs: false,
         }

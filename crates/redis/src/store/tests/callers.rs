@@ -1,14 +1,16 @@
-//! An outage in which callers bring very many keys and limits of their own.
+//! An outage with very many keys and limits chosen by callers.
 
 use super::*;
 
-const ALONE: LimitOptions = LimitOptions { on_failure: OnFailure::Local { share: (1, 1) }, refusals: Refusals::Brief };
+const ALONE: LimitOptions =
+    LimitOptions { on_failure: OnFailure::Local { share: (1, 1) }, refusals: Refusals::Brief, lease: None };
 
-/// A store whose server does not answer.
-fn failing_store(owing_keys: usize) -> RedisStore {
+/// Creates a store whose server does not reply.
+fn failing_store(debt_table_capacity: usize) -> RedisStore {
     let fallback = MemoryOptions { capacity: Capacity::Entries(64), when_full: WhenFull::default() };
-    let settings = StoreSettings { deadline: Duration::ZERO, owing_keys, fallback, ..StoreSettings::default() };
-    RedisStore::for_test(Desk::default(), settings, Box::new(|_| {}), NOW_US * 1_000, None)
+    let settings =
+        RedisStoreSettings { deadline: Duration::ZERO, debt_table_capacity, fallback, ..RedisStoreSettings::default() };
+    RedisStore::for_test(ManualTransport::default(), settings, Box::new(|_| {}), NOW_US * 1_000, None)
 }
 
 fn bucket(rate: &str) -> Quota {
@@ -17,11 +19,11 @@ fn bucket(rate: &str) -> Quota {
 
 async fn passes(store: &RedisStore, limit: &Limit, key: &str) -> bool {
     let charge = Charge::new(limit, key.as_bytes(), 1);
-    store.decide(&[charge]).await.passed
+    store.check_all(&[charge]).await.passed
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_and_limits_of_callers_free_no_client_that_this_instance_limits_alone() {
+async fn keys_and_limits_of_callers_do_not_evict_fallback_counts_of_the_policy() {
     let store = failing_store(100);
     let rule = store.limit("login", bucket("1/day"), ALONE).unwrap();
     assert!(passes(&store, &rule, "victim").await);
@@ -35,7 +37,7 @@ async fn keys_and_limits_of_callers_free_no_client_that_this_instance_limits_alo
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_keys_of_callers_owe_leaves_half_of_the_room_to_the_policy() {
+async fn debts_of_callers_leave_half_of_the_table_to_the_policy() {
     let store = failing_store(10);
     let limit = store.caller_limit("*throttle", bucket("9/day"), ALONE).unwrap();
     for key in 0..25 {
@@ -47,5 +49,5 @@ async fn what_keys_of_callers_owe_leaves_half_of_the_room_to_the_policy() {
     for key in 0..4 {
         assert!(passes(&store, &rule, &format!("k{key}")).await);
     }
-    assert_eq!(store.stats().dropped_debts, dropped, "what the policy let pass will be counted");
+    assert_eq!(store.stats().dropped_debts, dropped, "the debts of the policy are kept");
 }

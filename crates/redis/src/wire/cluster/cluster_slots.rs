@@ -3,15 +3,15 @@ use crate::wire::cluster::directory::{SlotMap, SlotRange};
 use crate::wire::cluster::key_slot::SLOTS;
 use crate::wire::connection::address::Address;
 
-/// Reads the answer to `CLUSTER SLOTS`: ranges with their primary and its
-/// replicas. A node that knows of no slots has no map to give.
-pub(crate) fn read_cluster_slots(answer: &Value, asked: &Address) -> Option<SlotMap> {
-    let Value::Array(Some(ranges)) = answer else { return None };
-    let ranges: Vec<_> = ranges.iter().map(|range| read_range(range, asked)).collect::<Option<_>>()?;
+/// Parses the reply to `CLUSTER SLOTS`: ranges with their primary and its replicas. `None` for a malformed reply, and
+/// for a node that knows no slots.
+pub(crate) fn parse_cluster_slots(reply: &Value, responder: &Address) -> Option<SlotMap> {
+    let Value::Array(Some(ranges)) = reply else { return None };
+    let ranges: Vec<_> = ranges.iter().map(|range| parse_range(range, responder)).collect::<Option<_>>()?;
     (!ranges.is_empty()).then_some(SlotMap { ranges })
 }
 
-fn read_range(range: &Value, asked: &Address) -> Option<SlotRange> {
+fn parse_range(range: &Value, responder: &Address) -> Option<SlotRange> {
     let Value::Array(Some(fields)) = range else { return None };
     let [Value::Integer(first), Value::Integer(last), Value::Array(Some(primary)), ..] = fields.as_slice() else {
         return None;
@@ -25,7 +25,7 @@ fn read_range(range: &Value, asked: &Address) -> Option<SlotRange> {
     let owner = Address { host: host.into(), port: u16::try_from(*port).ok()? };
     let slot = |slot: i64| u16::try_from(slot).ok().filter(|&slot| usize::from(slot) < SLOTS);
     let (first, last) = (slot(*first)?, slot(*last)?);
-    (first <= last).then(|| SlotRange { first, last, owner: owner.or_host_of(asked) })
+    (first <= last).then(|| SlotRange { first, last, owner: owner.or_host_of(responder) })
 }
 
 #[cfg(test)]
@@ -39,16 +39,16 @@ mod tests {
     }
 
     #[test]
-    fn reads_ranges_and_completes_hosts() {
-        let asked = Address::parse("seed:1").unwrap();
-        let read = |ranges: Vec<Value>| read_cluster_slots(&Value::Array(Some(ranges)), &asked);
-        let map = read(vec![range(0, 99, Some("a"), 7000), range(100, 16_383, None, 7001)]).unwrap();
+    fn ranges_are_parsed_and_missing_hosts_completed() {
+        let responder = Address::parse("seed:1").unwrap();
+        let parse = |ranges: Vec<Value>| parse_cluster_slots(&Value::Array(Some(ranges)), &responder);
+        let map = parse(vec![range(0, 99, Some("a"), 7000), range(100, 16_383, None, 7001)]).unwrap();
         assert_eq!(map.ranges[0], SlotRange { first: 0, last: 99, owner: Address::parse("a:7000").unwrap() });
         assert_eq!(map.ranges[1].owner, Address::parse("seed:7001").unwrap());
-        assert_eq!(read(vec![]), None);
-        assert_eq!(read(vec![range(0, 16_384, Some("a"), 1)]), None);
-        assert_eq!(read(vec![range(9, 8, Some("a"), 1)]), None);
-        assert_eq!(read(vec![range(0, 1, Some("a"), 70_000)]), None);
-        assert_eq!(read(vec![Value::Integer(1)]), None);
+        assert_eq!(parse(vec![]), None);
+        assert_eq!(parse(vec![range(0, 16_384, Some("a"), 1)]), None);
+        assert_eq!(parse(vec![range(9, 8, Some("a"), 1)]), None);
+        assert_eq!(parse(vec![range(0, 1, Some("a"), 70_000)]), None);
+        assert_eq!(parse(vec![Value::Integer(1)]), None);
     }
 }

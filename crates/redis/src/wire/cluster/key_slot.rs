@@ -1,14 +1,14 @@
 use crate::transport::Slot;
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 pub(crate) const SLOTS: usize = 16_384;
 
-/// The slot of keys with this hash tag, by which a cluster shares them out.
+/// Returns the slot of keys with this hash tag.
 pub(crate) fn slot_of_tag(tag: &[u8]) -> Slot {
     Slot(crc16(tag) % SLOTS as u16)
 }
 
-/// CRC16/XMODEM, as the cluster's specification says.
+/// Computes CRC16/XMODEM, as the Redis Cluster specification requires.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, &byte| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
 }
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_the_specification() {
+    fn slots_agree_with_the_cluster_specification() {
         assert_eq!(crc16(b"123456789"), 0x31C3);
         assert_eq!(slot_of_tag(b"foo"), Slot(12_182));
     }

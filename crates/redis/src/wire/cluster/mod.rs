@@ -1,5 +1,5 @@
-//! Which node owns which slot, and how that is kept up to date: for a cluster, for a primary that sentinels watch, and
-//! for a single server.
+//! The topology: which node owns which slot, and how that is kept up to date, for a cluster, for a primary monitored by
+//! sentinels, and for a single server.
 
 pub(super) mod cluster_slots;
 pub(super) mod directory;

@@ -1,44 +1,46 @@
-//! An upper bound of a server's clock, from its answers.
+//! An upper bound of a server's clock, from its replies.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-/// A call may start this long after its deadline. The margin covers clock drift between two answers. It may be
-/// generous, because the charge of a late answer is given back.
+/// How long after its deadline a call may still start. The margin covers clock drift between two replies. It may be
+/// generous, because the charge of a late reply is refunded.
 const MARGIN_US: i64 = 5_000;
-/// Clock drift is assumed to stay below one part in this.
+/// Clock drift is assumed to stay below one part in this number.
 const DRIFT: i64 = 4_096;
 
-/// The most that a server's clock can show at a given moment.
+/// The upper bound of a server's clock at a given moment.
 ///
-/// Each answer carries the server's time at some moment between request and answer. The bound assumes the request:
-/// so no call expires whose answer could arrive in time. The tightest bound is kept until an answer contradicts it,
-/// because the clock was set.
+/// Each reply contains the server's time at some moment between request and reply. The bound assumes the moment of the
+/// request, so that no call expires whose reply could arrive in time. The tightest bound is kept until a reply
+/// contradicts it, because the clock was set.
 #[derive(Debug)]
 pub(crate) struct NodeClock {
     began: Instant,
     bound: Mutex<Option<Bound>>,
 }
 
-/// A server's clock was read.
+/// One reading of a server's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// What it showed, in microseconds since 1970.
+    /// The server's time, in microseconds since 1970.
     pub(crate) server_us: u64,
-    pub(crate) asked_at: Instant,
-    pub(crate) heard_at: Instant,
+    /// When the request was sent and the reply received, on our clock.
+    pub(crate) sent_at: Instant,
+    pub(crate) received_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bound {
-    /// The most that the server's clock showed when ours began.
+    /// The upper bound of the server's clock at the start of ours.
     offset_us: i64,
-    /// When that was learned, on our clock.
+    /// The time of the reading, on our clock.
     learned_us: i64,
 }
 
 impl Bound {
+    /// Returns the offset at a time, increased by the possible drift since the reading.
     fn offset_us(self, at_us: i64) -> i64 {
         self.offset_us + (at_us - self.learned_us).max(0) / DRIFT
     }
@@ -49,25 +51,27 @@ impl NodeClock {
         NodeClock { began: now, bound: Mutex::default() }
     }
 
-    /// Tightens the bound, or replaces it where the clock was set.
+    /// Tightens the bound, or replaces it if the clock was set.
     pub(crate) fn observe(&self, reading: Reading) {
-        let (asked_us, heard_us) = (self.own_us(reading.asked_at), self.own_us(reading.heard_at));
+        let (sent_us, received_us) = (self.own_us(reading.sent_at), self.own_us(reading.received_at));
         let server_us = signed(reading.server_us);
-        let (earliest, latest) = (server_us - heard_us, server_us - asked_us);
+        let (earliest, latest) = (server_us - received_us, server_us - sent_us);
         let mut bound = self.bound();
-        let known = bound.map(|bound| bound.offset_us(heard_us));
+        let known = bound.map(|bound| bound.offset_us(received_us));
         if known.is_none_or(|known| latest <= known || known < earliest) {
-            *bound = Some(Bound { offset_us: latest, learned_us: heard_us });
+            *bound = Some(Bound { offset_us: latest, learned_us: received_us });
         }
     }
 
-    /// What the server's clock shows at most at a deadline, with a margin, in microseconds since 1970.
+    /// Returns the upper bound of the server's clock at a deadline plus the margin, in microseconds since 1970. `None`
+    /// before the first reading.
     pub(crate) fn expiry(&self, deadline: Instant) -> Option<u64> {
         let deadline_us = self.own_us(deadline);
         let bound = (*self.bound())?;
         u64::try_from(bound.offset_us(deadline_us) + deadline_us + MARGIN_US).ok()
     }
 
+    /// Converts a time to microseconds on our clock.
     fn own_us(&self, at: Instant) -> i64 {
         i64::try_from(at.saturating_duration_since(self.began).as_micros()).unwrap_or(i64::MAX / 4)
     }
@@ -77,7 +81,7 @@ impl NodeClock {
     }
 }
 
-/// How long after its deadline a call may be carried out at most, where clocks are known exactly.
+/// How long after its deadline a call may be executed at most, if the server's clock is known exactly.
 #[cfg(test)]
 pub(crate) const MARGIN: std::time::Duration = std::time::Duration::from_micros(MARGIN_US as u64);
 
@@ -93,85 +97,85 @@ mod tests {
 
     const SERVER_US: u64 = 1_700_000_000_000_000;
 
-    struct Server {
+    struct TestServer {
         clock: NodeClock,
         began: Instant,
         ahead_us: i64,
     }
 
-    impl Server {
-        fn new() -> Server {
+    impl TestServer {
+        fn new() -> TestServer {
             let began = Instant::now();
-            Server { clock: NodeClock::new(began), began, ahead_us: 0 }
+            TestServer { clock: NodeClock::new(began), began, ahead_us: 0 }
         }
 
         fn at(&self, us: u64) -> Instant {
             self.began + Duration::from_micros(us)
         }
 
-        /// An answer of which both ways took so long.
-        fn answers(&self, asked_us: u64, there_us: u64, back_us: u64) {
-            let server_us = self.shows(asked_us + there_us);
-            let (asked_at, heard_at) = (self.at(asked_us), self.at(asked_us + there_us + back_us));
-            self.clock.observe(Reading { server_us, asked_at, heard_at });
+        /// Records a reply whose request and reply took these times on the network.
+        fn reply(&self, sent_us: u64, there_us: u64, back_us: u64) {
+            let server_us = self.time_us(sent_us + there_us);
+            let (sent_at, received_at) = (self.at(sent_us), self.at(sent_us + there_us + back_us));
+            self.clock.observe(Reading { server_us, sent_at, received_at });
         }
 
-        fn shows(&self, us: u64) -> u64 {
+        fn time_us(&self, us: u64) -> u64 {
             (SERVER_US + us).saturating_add_signed(self.ahead_us)
         }
 
-        /// By how much a call may be begun too late, or too early if it is negative.
+        /// Returns how long after its deadline a call may start; negative if it expires before its deadline.
         fn slack_us(&self, deadline_us: u64) -> i64 {
             let expiry = self.clock.expiry(self.at(deadline_us)).unwrap();
-            signed(expiry) - signed(self.shows(deadline_us))
+            signed(expiry) - signed(self.time_us(deadline_us))
         }
     }
 
     #[test]
-    fn nothing_expires_while_the_clock_is_not_known() {
-        let server = Server::new();
+    fn calls_have_no_expiry_before_the_first_reading() {
+        let server = TestServer::new();
         assert_eq!(server.clock.expiry(server.at(20_000)), None);
     }
 
     #[test]
-    fn the_tightest_answer_counts() {
-        let server = Server::new();
-        server.answers(0, 900_000, 10);
+    fn tightest_reading_determines_the_bound() {
+        let server = TestServer::new();
+        server.reply(0, 900_000, 10);
         assert_eq!(server.slack_us(1_000_000), 900_000 + MARGIN_US + (1_000_000 - 900_010) / DRIFT);
-        server.answers(1_000_000, 100, 100);
+        server.reply(1_000_000, 100, 100);
         assert_eq!(server.slack_us(1_000_200), 100 + MARGIN_US);
-        server.answers(2_000_000, 50_000, 10);
+        server.reply(2_000_000, 50_000, 10);
         assert!(server.slack_us(2_000_200) < MARGIN_US + 100 + 300);
     }
 
     #[test]
-    fn no_call_expires_too_early_whatever_the_ways_take() {
-        let server = Server::new();
-        for (asked, there, back) in [(0, 5_000, 1), (10_000, 1, 5_000), (30_000, 90_000, 3), (200_000, 30, 30)] {
-            server.answers(asked, there, back);
-            assert!(server.slack_us(asked + there + back + 20_000) >= MARGIN_US);
+    fn calls_never_expire_before_their_deadline_at_any_latency() {
+        let server = TestServer::new();
+        for (sent, there, back) in [(0, 5_000, 1), (10_000, 1, 5_000), (30_000, 90_000, 3), (200_000, 30, 30)] {
+            server.reply(sent, there, back);
+            assert!(server.slack_us(sent + there + back + 20_000) >= MARGIN_US);
         }
     }
 
     #[test]
-    fn a_clock_that_was_set_is_followed_at_once_in_both_directions() {
-        let mut server = Server::new();
-        server.answers(0, 100, 100);
+    fn clock_set_forward_or_back_is_followed_by_the_next_reading() {
+        let mut server = TestServer::new();
+        server.reply(0, 100, 100);
         for ahead_us in [3_600_000_000, -7_200_000_000, 20_000, 0] {
             server.ahead_us = ahead_us;
-            server.answers(1_000_000, 100, 100);
+            server.reply(1_000_000, 100, 100);
             let slack = server.slack_us(1_000_200);
             assert!((MARGIN_US..=MARGIN_US + 500).contains(&slack), "{ahead_us}: {slack}");
         }
     }
 
     #[test]
-    fn a_clock_that_runs_fast_is_not_lost() {
-        let mut server = Server::new();
+    fn bound_follows_a_clock_that_runs_fast() {
+        let mut server = TestServer::new();
         // 100 parts in a million, over ten minutes.
         for second in 0..600 {
             server.ahead_us = second * 100;
-            server.answers(second as u64 * 1_000_000, 200, 200);
+            server.reply(second as u64 * 1_000_000, 200, 200);
             let slack = server.slack_us(second as u64 * 1_000_000 + 20_000);
             assert!((MARGIN_US - 400..=MARGIN_US + 1_000).contains(&slack), "{second}: {slack}");
         }

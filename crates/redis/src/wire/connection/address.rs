@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a server listens.
+/// The host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Address {
     pub(crate) host: Arc<str>,
@@ -9,7 +9,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads what a person wrote: `host:port`, or `[::1]:6379` for an address with colons.
+    /// Parses an address as configured: `host:port`, or `[::1]:6379` for an IPv6 address.
     pub(crate) fn parse(text: &str) -> Option<Address> {
         let address = Address::from_server(text)?;
         let host = match address.host.strip_prefix('[') {
@@ -21,17 +21,18 @@ impl Address {
         is_plain.then(|| Address { host: host.into(), port: address.port })
     }
 
-    /// Reads what a server says, which has no brackets and may have no host.
+    /// Parses an address as servers send it: without brackets, and possibly without a host.
     pub(crate) fn from_server(text: &str) -> Option<Address> {
         let (host, port) = text.rsplit_once(':')?;
         let port = port.parse().ok().filter(|&port| port != 0)?;
         Some(Address { host: host.into(), port })
     }
 
-    /// A server that does not know its own name leaves it out: then it is that of whoever was asked.
-    pub(crate) fn or_host_of(self, asked: &Address) -> Address {
+    /// Completes an address without a host by that of the server that sent it. A server that does not know its own
+    /// host leaves it out.
+    pub(crate) fn or_host_of(self, responder: &Address) -> Address {
         if self.host.is_empty() || &*self.host == "?" {
-            Address { host: Arc::clone(&asked.host), ..self }
+            Address { host: Arc::clone(&responder.host), ..self }
         } else {
             self
         }
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_hosts_and_ports() {
+    fn configured_addresses_need_a_host_and_a_port() {
         for text in ["localhost:6379", "10.0.0.1:1", "[::1]:6379"] {
             assert_eq!(Address::parse(text).unwrap().to_string(), text);
         }
@@ -63,9 +64,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_may_leave_out_its_name() {
-        let asked = Address::parse("example:1").unwrap();
-        let named = |text| Address::from_server(text).unwrap().or_host_of(&asked).to_string();
+    fn missing_host_is_that_of_the_responding_server() {
+        let responder = Address::parse("example:1").unwrap();
+        let named = |text| Address::from_server(text).unwrap().or_host_of(&responder).to_string();
         assert_eq!(named(":7000"), "example:7000");
         assert_eq!(named("?:7000"), "example:7000");
         assert_eq!(named("10.0.0.1:7000"), "10.0.0.1:7000");

@@ -5,36 +5,37 @@ use std::task::Waker;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::transport::{Cause, Executed, Trouble};
-use crate::wire::protocol::command::Command;
+use crate::transport::{CallError, Cause, Executed};
+use crate::wire::protocol::command::ServerCommand;
 
-/// What waits to be sent over one connection.
+/// The queue of commands to be sent over one connection.
 ///
-/// Callers push from any thread. The task that owns the connection takes all
-/// that is there at once, which makes one write of it.
+/// Callers push from any thread. The task that owns the connection takes all waiting commands at once, and sends them
+/// in one write.
 pub(crate) struct CallQueue {
     inner: Mutex<Inner>,
-    /// The most that may wait and be taken together.
+    /// The maximum number of waiting and taken commands together.
     limit: usize,
     closed: Notify,
 }
 
 struct Inner {
     state: State,
-    waiting: VecDeque<Box<dyn Command>>,
-    /// Calls that the connection has taken and not answered.
+    waiting: VecDeque<Box<dyn ServerCommand>>,
+    /// The number of commands that the connection has taken and not completed.
     taken: usize,
     waker: Option<Waker>,
 }
 
+/// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// There will be a connection in a moment: calls wait for it.
+    /// The connection is being established; commands wait for it.
     Connecting,
     Up,
-    /// There is none, and why. Calls hear so at once.
+    /// There is no connection, for this cause. Commands fail immediately.
     Down(Cause),
-    /// There will be none any more.
+    /// The queue is closed for good.
     Closed,
 }
 
@@ -44,8 +45,8 @@ impl CallQueue {
         CallQueue { inner: Mutex::new(inner), limit, closed: Notify::new() }
     }
 
-    /// Adds a command, or tells it at once why not.
-    pub(crate) fn push(&self, command: Box<dyn Command>) {
+    /// Adds a command, or fails it immediately.
+    pub(crate) fn push(&self, command: Box<dyn ServerCommand>) {
         let (refused, waker) = {
             let mut inner = self.lock();
             let cause = match inner.state {
@@ -62,18 +63,18 @@ impl CallQueue {
                 }
             }
         };
-        // Not under the lock: who hears may push again.
+        // Not under the lock: completing a command may push another one.
         if let Some(waker) = waker {
             waker.wake();
         }
         if let Some((command, cause)) = refused {
-            command.answered(Err(Trouble { cause, executed: Executed::No }));
+            command.complete(Err(CallError { cause, executed: Executed::No }));
         }
     }
 
-    /// Moves all that waits behind what is in `ready`, and will wake `waker` when there is more.
-    /// `sent` more were taken before and are not answered. Returns whether the queue is still open.
-    pub(crate) fn take(&self, ready: &mut VecDeque<Box<dyn Command>>, sent: usize, waker: &Waker) -> bool {
+    /// Appends all waiting commands to `ready`, and registers `waker` for the next one. `sent` is the number of commands
+    /// that were taken before, are not in `ready` and are not completed. Returns whether the queue is still open.
+    pub(crate) fn take(&self, ready: &mut VecDeque<Box<dyn ServerCommand>>, sent: usize, waker: &Waker) -> bool {
         let mut inner = self.lock();
         ready.append(&mut inner.waiting);
         inner.taken = ready.len() + sent;
@@ -84,18 +85,18 @@ impl CallQueue {
         inner.state != State::Closed
     }
 
-    /// The connection was lost, and with it all that it had taken.
-    pub(crate) fn forget_taken(&self) {
+    /// Resets the number of taken commands after the connection was lost.
+    pub(crate) fn reset_taken(&self) {
         self.lock().taken = 0;
     }
 
-    /// From now on calls hear at once that there is no connection, and so do those that wait.
+    /// Sets the state to [`State::Down`], and fails the waiting commands.
     pub(crate) fn set_down(&self, cause: Cause) {
-        self.set(State::Down(cause));
+        self.set_state(State::Down(cause));
         self.fail_waiting(cause, |_| true);
     }
 
-    /// Tells those that have waited for too long.
+    /// Fails the waiting commands whose deadline has passed.
     pub(crate) fn expire(&self, now: Instant) {
         self.fail_waiting(Cause::Timeout, |command| command.deadline() <= now);
     }
@@ -108,7 +109,7 @@ impl CallQueue {
         self.lock().state == State::Closed
     }
 
-    /// Ends the connection when it has answered what it has taken.
+    /// Closes the queue. The connection ends when it has completed the commands that it has taken.
     pub(crate) fn close(&self) {
         let waker = {
             let mut inner = self.lock();
@@ -127,14 +128,15 @@ impl CallQueue {
         }
     }
 
-    pub(crate) fn set(&self, state: State) {
+    /// Sets the state, unless the queue is closed.
+    pub(crate) fn set_state(&self, state: State) {
         let mut inner = self.lock();
         if inner.state != State::Closed {
             inner.state = state;
         }
     }
 
-    fn fail_waiting(&self, cause: Cause, which: impl Fn(&dyn Command) -> bool) {
+    fn fail_waiting(&self, cause: Cause, which: impl Fn(&dyn ServerCommand) -> bool) {
         let failed: VecDeque<_> = {
             let mut inner = self.lock();
             let (failed, rest) = inner.waiting.drain(..).partition(|command| which(&**command));
@@ -142,7 +144,7 @@ impl CallQueue {
             failed
         };
         for command in failed {
-            command.answered(Err(Trouble { cause, executed: Executed::No }));
+            command.complete(Err(CallError { cause, executed: Executed::No }));
         }
     }
 

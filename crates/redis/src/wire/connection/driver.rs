@@ -7,105 +7,107 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::transport::{Cause, Executed, Trouble};
+use crate::transport::{CallError, Cause, Executed};
 use crate::wire::connection::call_queue::CallQueue;
-use crate::wire::protocol::command::Command;
+use crate::wire::protocol::command::ServerCommand;
 use crate::wire::protocol::reply_parser::ReplyParser;
 
-/// What is written at once. More stays in the queue, where it can still be withdrawn.
-const BATCH: usize = 64 * 1024;
-const PIECE: usize = 64 * 1024;
-/// So many answers are handed out at least before calls are sent again.
-const FEWEST_ANSWERS: usize = 16;
-/// And at most.
-const MOST_ANSWERS: usize = 256;
+/// The maximum size of one write. Further commands stay in the queue, where they can still be withdrawn.
+const WRITE_SIZE: usize = 64 * 1024;
+const READ_SIZE: usize = 64 * 1024;
+/// The minimum number of replies that are processed before commands are sent again.
+const MIN_REPLIES: usize = 16;
+/// The maximum number.
+const MAX_REPLIES: usize = 256;
 
-/// Moves calls over one open connection, until it is lost.
+/// Sends commands over one open connection and receives their replies, until the connection is lost.
 ///
-/// It knows of every call whether any of its bytes were handed to the system.
-/// Only then the outcome of a call that hears nothing is unknown.
+/// It tracks how many bytes were passed to the operating system. The outcome of a command without a reply is unknown
+/// only if all of its bytes were.
 pub(crate) struct Driver<'a, S> {
     stream: S,
     queue: &'a CallQueue,
     parser: ReplyParser,
-    piece: Box<[u8]>,
-    /// Taken from the queue, and not begun.
-    ready: VecDeque<Box<dyn Command>>,
+    read_buffer: Box<[u8]>,
+    /// Commands taken from the queue and not written.
+    ready: VecDeque<Box<dyn ServerCommand>>,
     /// The earliest deadline in `ready`, or an earlier time.
-    earliest: Option<Instant>,
-    /// Begun, in the order of their answers.
+    earliest_deadline: Option<Instant>,
+    /// Commands written to `out`, in the order of their replies.
     sent: VecDeque<Sent>,
     out: Vec<u8>,
-    /// How much of `out` was handed to the system.
+    /// The number of bytes of `out` that were passed to the operating system.
     written: usize,
-    /// How much was handed to the system before `out`.
-    before: u64,
-    /// Whether the system takes no more at present.
+    /// The position of `out` in the stream: the number of bytes written before it.
+    out_position: u64,
+    /// Whether the last write would have blocked.
     is_blocked: bool,
     is_flushed: bool,
-    /// Whether others were let run since a call came.
-    has_waited: bool,
-    /// Whether answers have come that were not handed out yet.
+    /// Whether the task has yielded once since a command arrived.
+    has_yielded: bool,
+    /// Whether the processing of received replies was interrupted in order to send commands.
     is_interrupted: bool,
-    last_heard: Instant,
-    silence: Duration,
+    last_read_at: Instant,
+    reply_timeout: Duration,
     timer: Pin<Box<Sleep>>,
     timer_at: Option<Instant>,
 }
 
+/// A command that waits for its replies.
 struct Sent {
-    command: Box<dyn Command>,
-    /// Where on the stream it begins and ends.
+    command: Box<dyn ServerCommand>,
+    /// Its first position in the stream, and the one after its last byte.
     begin: u64,
     end: u64,
-    /// Answers that are still to come.
-    replies: usize,
-    at: Instant,
+    /// The number of outstanding replies.
+    outstanding: usize,
+    sent_at: Instant,
 }
 
-/// Why a connection is not used any more.
+/// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Nobody needs it.
+    /// The queue was closed.
     Closed,
     Lost(Cause),
 }
 
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
-    pub(crate) fn new(stream: S, queue: &'a CallQueue, silence: Duration) -> Driver<'a, S> {
+    pub(crate) fn new(stream: S, queue: &'a CallQueue, reply_timeout: Duration) -> Driver<'a, S> {
         let now = Instant::now();
         Driver {
             stream,
             queue,
             parser: ReplyParser::default(),
-            piece: vec![0; PIECE].into_boxed_slice(),
+            read_buffer: vec![0; READ_SIZE].into_boxed_slice(),
             ready: VecDeque::new(),
-            earliest: None,
+            earliest_deadline: None,
             sent: VecDeque::new(),
-            out: Vec::with_capacity(BATCH),
+            out: Vec::with_capacity(WRITE_SIZE),
             written: 0,
-            before: 0,
+            out_position: 0,
             is_blocked: false,
             is_flushed: true,
-            has_waited: false,
+            has_yielded: false,
             is_interrupted: false,
-            last_heard: now,
-            silence,
-            timer: Box::pin(sleep_until(now + silence)),
+            last_read_at: now,
+            reply_timeout,
+            timer: Box::pin(sleep_until(now + reply_timeout)),
             timer_at: None,
         }
     }
 
-    /// Runs until the connection ends, and tells every call that was taken what became of it.
+    /// Runs until the connection ends, and completes every command that was taken.
     pub(crate) async fn run(mut self) -> End {
         let end = poll_fn(|cx| self.poll(cx)).await;
-        self.give_up(end);
+        self.fail_all(end);
         end
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         if self.is_interrupted {
-            // Some were answered and call again. The server works on that while the others hear.
+            // Some callers have their reply and call again. The server executes these calls while the other replies are
+            // processed.
             self.is_interrupted = false;
             self.take(cx);
             if let Poll::Ready(cause) = self.poll_send(cx) {
@@ -120,13 +122,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
             return Poll::Pending;
         }
         let is_open = self.take(cx);
-        if !self.ready.is_empty() && !self.has_waited {
-            // The answers that just came wake callers who will call again. One round of theirs makes one write.
-            self.has_waited = true;
+        if !self.ready.is_empty() && !self.has_yielded {
+            // The replies that were just processed wake callers, which call again. Yielding once joins their calls into
+            // one write.
+            self.has_yielded = true;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.has_waited = false;
+        self.has_yielded = false;
         if let Poll::Ready(cause) = self.poll_send(cx) {
             return Poll::Ready(End::Lost(cause));
         }
@@ -136,18 +139,20 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
         self.poll_time(cx).map(End::Lost)
     }
 
+    /// Takes the waiting commands from the queue. Returns whether it is still open.
     fn take(&mut self, cx: &mut Context<'_>) -> bool {
         let known = self.ready.len();
         let is_open = self.queue.take(&mut self.ready, self.sent.len(), cx.waker());
         let new = self.ready.range(known..).map(|command| command.deadline()).min();
-        self.earliest = self.earliest.into_iter().chain(new).min();
+        self.earliest_deadline = self.earliest_deadline.into_iter().chain(new).min();
         is_open
     }
 
-    /// Reads what has come, and hands out a part of the answers at a time. It is ready only with a loss.
+    /// Reads received bytes, and completes a limited number of commands at a time. Ready only when the connection is
+    /// lost.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
-        // A server answers a whole batch at once. It would have nothing to do until all of it is heard.
-        let mut left = (self.sent.len() / 4).clamp(FEWEST_ANSWERS, MOST_ANSWERS);
+        // A server replies to a whole batch at once, and would be idle until all its replies are processed.
+        let mut left = (self.sent.len() / 4).clamp(MIN_REPLIES, MAX_REPLIES);
         loop {
             loop {
                 if left == 0 {
@@ -157,14 +162,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
                 match self.parser.next() {
                     Ok(Some(value)) => {
                         let Some(first) = self.sent.front_mut() else {
-                            // Nobody has asked for this.
+                            // A reply without a command.
                             return Poll::Ready(Cause::Protocol);
                         };
-                        first.replies -= 1;
-                        if first.replies == 0
+                        first.outstanding -= 1;
+                        if first.outstanding == 0
                             && let Some(first) = self.sent.pop_front()
                         {
-                            first.command.answered(Ok(value));
+                            first.command.complete(Ok(value));
                         }
                         left -= 1;
                     }
@@ -172,21 +177,21 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
                     Err(_) => return Poll::Ready(Cause::Protocol),
                 }
             }
-            let mut piece = ReadBuf::new(&mut self.piece);
-            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece)) {
-                Ok(()) if piece.filled().is_empty() => return Poll::Ready(Cause::Connection),
-                Ok(()) => self.parser.feed(piece.filled()),
+            let mut buffer = ReadBuf::new(&mut self.read_buffer);
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer)) {
+                Ok(()) if buffer.filled().is_empty() => return Poll::Ready(Cause::Connection),
+                Ok(()) => self.parser.feed(buffer.filled()),
                 Err(_) => return Poll::Ready(Cause::Connection),
             }
-            self.last_heard = Instant::now();
+            self.last_read_at = Instant::now();
         }
     }
 
-    /// Writes all that is ready. It is ready only with a loss.
+    /// Writes all commands in `ready`. Ready only when the connection is lost.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
         loop {
             if self.written == self.out.len() {
-                self.before += self.written as u64;
+                self.out_position += self.written as u64;
                 self.written = 0;
                 self.out.clear();
                 self.stage();
@@ -223,50 +228,51 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
         }
     }
 
-    /// Writes commands to `out`, less those whose time has passed.
+    /// Encodes commands into `out`, and fails those whose deadline has passed.
     fn stage(&mut self) {
-        // A blocked connection is tried with one command, not with a batch for each call that comes.
-        let limit = if self.is_blocked { 1 } else { BATCH };
+        // A blocked connection is tried with one command, not with a batch for each new command.
+        let limit = if self.is_blocked { 1 } else { WRITE_SIZE };
         let now = Instant::now();
         while self.out.len() < limit
             && let Some(command) = self.ready.pop_front()
         {
             if command.deadline() <= now {
-                command.answered(Err(Trouble { cause: Cause::Timeout, executed: Executed::No }));
+                command.complete(Err(CallError { cause: Cause::Timeout, executed: Executed::No }));
                 continue;
             }
-            let begin = self.before + self.out.len() as u64;
+            let begin = self.out_position + self.out.len() as u64;
             command.write(&mut self.out);
-            let end = self.before + self.out.len() as u64;
-            let replies = command.replies();
-            self.sent.push_back(Sent { command, begin, end, replies, at: now });
+            let end = self.out_position + self.out.len() as u64;
+            let outstanding = command.reply_count();
+            self.sent.push_back(Sent { command, begin, end, outstanding, sent_at: now });
         }
         if self.ready.is_empty() {
-            self.earliest = None;
+            self.earliest_deadline = None;
         }
     }
 
-    /// Takes back what was not begun, so that it is not sent after its deadline.
+    /// Moves commands of which no byte was written back to `ready`, so that they are not sent after their deadline.
     fn unstage(&mut self) {
         let position = self.position();
         while let Some(last) = self.sent.pop_back_if(|last| last.begin >= position) {
-            self.out.truncate((last.begin - self.before) as usize);
-            self.earliest = self.earliest.into_iter().chain([last.command.deadline()]).min();
+            self.out.truncate((last.begin - self.out_position) as usize);
+            self.earliest_deadline = self.earliest_deadline.into_iter().chain([last.command.deadline()]).min();
             self.ready.push_front(last.command);
         }
     }
 
-    /// How much of the stream was handed to the system.
+    /// Returns the position in the stream up to which bytes were passed to the operating system.
     fn position(&self) -> u64 {
-        self.before + self.written as u64
+        self.out_position + self.written as u64
     }
 
-    /// Sees to deadlines of what was not sent, and to silence. It is ready only with a loss.
+    /// Enforces the deadlines of commands that are not written, and the reply timeout. Ready only when the connection is
+    /// lost.
     fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
         loop {
-            let silent_at = self.sent.front().map(|first| first.at.max(self.last_heard) + self.silence);
-            let Some(next) = silent_at.into_iter().chain(self.earliest).min() else { return Poll::Pending };
-            // Times only move away as answers come, so a timer that is early is left as it is.
+            let times_out_at = self.sent.front().map(|first| first.sent_at.max(self.last_read_at) + self.reply_timeout);
+            let Some(next) = times_out_at.into_iter().chain(self.earliest_deadline).min() else { return Poll::Pending };
+            // Replies only move these times later, so a timer that is too early is left as it is.
             if self.timer_at.is_none_or(|at| next < at) {
                 self.timer.as_mut().reset(next);
                 self.timer_at = Some(next);
@@ -274,38 +280,40 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
             ready!(self.timer.as_mut().poll(cx));
             self.timer_at = None;
             let now = Instant::now();
-            if silent_at.is_some_and(|at| at <= now) {
+            if times_out_at.is_some_and(|at| at <= now) {
                 return Poll::Ready(Cause::Timeout);
             }
-            if self.earliest.is_some_and(|at| at <= now) {
+            if self.earliest_deadline.is_some_and(|at| at <= now) {
                 self.expire(now);
             }
         }
     }
 
+    /// Fails the commands in `ready` whose deadline has passed.
     fn expire(&mut self, now: Instant) {
         let (expired, rest): (VecDeque<_>, _) = self.ready.drain(..).partition(|command| command.deadline() <= now);
         self.ready = rest;
-        self.earliest = self.ready.iter().map(|command| command.deadline()).min();
+        self.earliest_deadline = self.ready.iter().map(|command| command.deadline()).min();
         for command in expired {
-            command.answered(Err(Trouble { cause: Cause::Timeout, executed: Executed::No }));
+            command.complete(Err(CallError { cause: Cause::Timeout, executed: Executed::No }));
         }
     }
 
-    fn give_up(&mut self, end: End) {
+    /// Fails all commands that were taken.
+    fn fail_all(&mut self, end: End) {
         let position = self.position();
         let cause = match end {
             End::Closed => Cause::Connection,
             End::Lost(cause) => cause,
         };
-        self.queue.forget_taken();
+        self.queue.reset_taken();
         for sent in self.sent.drain(..) {
-            // A command of which a part is missing is not carried out.
+            // The server does not execute an incomplete command.
             let executed = if sent.end <= position { Executed::Unknown } else { Executed::No };
-            sent.command.answered(Err(Trouble { cause, executed }));
+            sent.command.complete(Err(CallError { cause, executed }));
         }
         for command in self.ready.drain(..) {
-            command.answered(Err(Trouble { cause, executed: Executed::No }));
+            command.complete(Err(CallError { cause, executed: Executed::No }));
         }
     }
 }
@@ -321,14 +329,14 @@ mod tests {
     use crate::resp_value::Value;
     use crate::wire::connection::call_queue::State;
 
-    /// Ten bytes, and whoever hears of them.
+    /// A command of ten bytes that sends its result to the test.
     struct TenBytes {
         number: u8,
         deadline: Instant,
-        heard: mpsc::UnboundedSender<(u8, Result<Value, Trouble>)>,
+        results: mpsc::UnboundedSender<(u8, Result<Value, CallError>)>,
     }
 
-    impl Command for TenBytes {
+    impl ServerCommand for TenBytes {
         fn deadline(&self) -> Instant {
             self.deadline
         }
@@ -337,59 +345,60 @@ mod tests {
             out.extend([b'0' + self.number; 10]);
         }
 
-        fn replies(&self) -> usize {
+        fn reply_count(&self) -> usize {
             1
         }
 
-        fn answered(self: Box<Self>, answer: Result<Value, Trouble>) {
-            let _ = self.heard.send((self.number, answer));
+        fn complete(self: Box<Self>, result: Result<Value, CallError>) {
+            let _ = self.results.send((self.number, result));
         }
     }
 
-    /// Three calls, the first without a deadline, on a connection that takes so many bytes until its other end reads.
-    async fn three_calls<F: Future>(capacity: usize, other_end: impl FnOnce(DuplexStream) -> F) -> Vec<(u8, Trouble)> {
+    /// Returns the errors of three calls, the first with a long deadline, on a connection that buffers `capacity` bytes
+    /// until its peer reads.
+    async fn three_calls<F: Future>(capacity: usize, peer: impl FnOnce(DuplexStream) -> F) -> Vec<(u8, CallError)> {
         let queue = CallQueue::new(10);
-        queue.set(State::Up);
-        let (heard, mut hears) = mpsc::unbounded_channel();
+        queue.set_state(State::Up);
+        let (results, mut received) = mpsc::unbounded_channel();
         for number in 0..3 {
             let within = if number == 0 { Duration::from_secs(60) } else { Duration::from_millis(50) };
-            queue.push(Box::new(TenBytes { number, deadline: Instant::now() + within, heard: heard.clone() }));
+            queue.push(Box::new(TenBytes { number, deadline: Instant::now() + within, results: results.clone() }));
         }
-        drop(heard);
+        drop(results);
         let (ours, theirs) = duplex(capacity);
         let driver = Driver::new(ours, &queue, Duration::from_secs(1)).run();
-        tokio::join!(driver, other_end(theirs));
-        let mut answers = Vec::new();
-        while let Some((number, answer)) = hears.recv().await {
-            answers.push((number, answer.unwrap_err()));
+        tokio::join!(driver, peer(theirs));
+        let mut errors = Vec::new();
+        while let Some((number, result)) = received.recv().await {
+            errors.push((number, result.unwrap_err()));
         }
-        answers
+        errors
     }
 
-    const LATE: Trouble = Trouble { cause: Cause::Timeout, executed: Executed::No };
+    const LATE: CallError = CallError { cause: Cause::Timeout, executed: Executed::No };
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_behind_a_blocked_call_is_withdrawn_at_its_deadline() {
-        let answers = three_calls(5, |mut other_end| async move {
+    async fn calls_waiting_behind_a_blocked_call_are_withdrawn_at_their_deadline() {
+        let errors = three_calls(5, |mut peer| async move {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            // Room again, too late for the others.
+            // The connection accepts bytes again, too late for the other calls.
             let mut received = Vec::new();
-            let _ = tokio::time::timeout(Duration::from_millis(100), other_end.read_to_end(&mut received)).await;
+            let _ = tokio::time::timeout(Duration::from_millis(100), peer.read_to_end(&mut received)).await;
             assert_eq!(received, b"0000000000");
         });
-        let lost = Trouble { cause: Cause::Connection, executed: Executed::Unknown };
-        assert_eq!(answers.await, [(1, LATE), (2, LATE), (0, lost)]);
+        let lost = CallError { cause: Cause::Connection, executed: Executed::Unknown };
+        assert_eq!(errors.await, [(1, LATE), (2, LATE), (0, lost)]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_of_which_a_part_is_missing_was_not_carried_out() {
-        let not_sent = Trouble { cause: Cause::Connection, executed: Executed::No };
-        let unknown = Trouble { cause: Cause::Connection, executed: Executed::Unknown };
-        let closed_at_once = |capacity| three_calls(capacity, |other_end| async move { drop(other_end) });
+    async fn only_completely_written_calls_have_an_unknown_outcome() {
+        let not_sent = CallError { cause: Cause::Connection, executed: Executed::No };
+        let unknown = CallError { cause: Cause::Connection, executed: Executed::Unknown };
+        let closed_at_once = |capacity| three_calls(capacity, |peer| async move { drop(peer) });
         let closed_later = |capacity| {
-            three_calls(capacity, |other_end| async move {
+            three_calls(capacity, |peer| async move {
                 tokio::time::sleep(Duration::from_millis(10)).await;
-                drop(other_end);
+                drop(peer);
             })
         };
         assert_eq!(closed_at_once(30).await, [(0, not_sent), (1, not_sent), (2, not_sent)]);
@@ -400,21 +409,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_nobody_asked_for_ends_the_connection() {
-        let answers = three_calls(1000, |mut other_end| async move {
-            other_end.write_all(b":1\r\n").await.unwrap();
+    async fn reply_without_a_command_ends_the_connection() {
+        let errors = three_calls(1000, |mut peer| async move {
+            peer.write_all(b":1\r\n").await.unwrap();
             tokio::time::sleep(Duration::from_secs(10)).await;
         });
-        assert!(answers.await.iter().all(|(_, trouble)| trouble.cause == Cause::Protocol));
+        assert!(errors.await.iter().all(|(_, error)| error.cause == Cause::Protocol));
     }
 
-    /// Ten bytes from somebody who calls once more when answered.
+    /// A command of ten bytes whose caller calls once more when it has the reply.
     struct CallsAgain {
         queue: Arc<CallQueue>,
         is_second: bool,
     }
 
-    impl Command for CallsAgain {
+    impl ServerCommand for CallsAgain {
         fn deadline(&self) -> Instant {
             Instant::now() + Duration::from_secs(60)
         }
@@ -423,11 +432,11 @@ mod tests {
             out.extend([b'0'; 10]);
         }
 
-        fn replies(&self) -> usize {
+        fn reply_count(&self) -> usize {
             1
         }
 
-        fn answered(self: Box<Self>, _: Result<Value, Trouble>) {
+        fn complete(self: Box<Self>, _: Result<Value, CallError>) {
             if !self.is_second {
                 self.queue.push(Box::new(CallsAgain { queue: Arc::clone(&self.queue), is_second: true }));
             }
@@ -435,15 +444,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_answered_first_calls_again_before_all_have_heard() {
+    async fn calls_of_the_first_replied_callers_are_sent_before_all_replies_are_processed() {
         let queue = Arc::new(CallQueue::new(100));
-        queue.set(State::Up);
+        queue.set_state(State::Up);
         for _ in 0..40 {
             queue.push(Box::new(CallsAgain { queue: Arc::clone(&queue), is_second: false }));
         }
         let (ours, mut theirs) = duplex(10_000);
         let driver = Driver::new(ours, &queue, Duration::from_secs(1)).run();
-        let other_end = async {
+        let peer = async {
             let mut batch = [0; 400];
             theirs.read_exact(&mut batch).await.unwrap();
             theirs.write_all(&b":1\r\n".repeat(40)).await.unwrap();
@@ -453,18 +462,18 @@ mod tests {
             queue.close();
             first
         };
-        let (end, first) = tokio::join!(driver, other_end);
-        assert_eq!((end, first), (End::Closed, FEWEST_ANSWERS * 10));
+        let (end, first) = tokio::join!(driver, peer);
+        assert_eq!((end, first), (End::Closed, MIN_REPLIES * 10));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_ends_the_connection() {
-        let answers = three_calls(1000, |mut other_end| async move {
+    async fn missing_reply_ends_the_connection_after_the_reply_timeout() {
+        let errors = three_calls(1000, |mut peer| async move {
             let begun = Instant::now();
-            let _ = other_end.read_to_end(&mut Vec::new()).await;
+            let _ = peer.read_to_end(&mut Vec::new()).await;
             assert_eq!(begun.elapsed().as_secs(), 1);
         });
-        let silent = Trouble { cause: Cause::Timeout, executed: Executed::Unknown };
-        assert_eq!(answers.await, [(0, silent), (1, silent), (2, silent)]);
+        let timed_out = CallError { cause: Cause::Timeout, executed: Executed::Unknown };
+        assert_eq!(errors.await, [(0, timed_out), (1, timed_out), (2, timed_out)]);
     }
 }

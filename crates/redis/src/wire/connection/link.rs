@@ -8,38 +8,39 @@ use tokio::time::{Instant, sleep};
 
 use crate::transport::Cause;
 use crate::wire::cluster::node_clock::NodeClock;
-use crate::wire::connection::access::{Access, Connected};
 use crate::wire::connection::address::Address;
 use crate::wire::connection::backoff::Backoff;
 use crate::wire::connection::call_queue::{CallQueue, State};
+use crate::wire::connection::connect_params::{ConnectParams, Connected};
 use crate::wire::connection::driver::{Driver, End};
 
-/// How long calls wait for a connection that is just being made.
-const GRACE: Duration = Duration::from_millis(100);
-/// How often it is seen to that none of them waits beyond its deadline.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// A connection that was lost sooner was no success: the next attempt waits.
-const LASTED: Duration = Duration::from_secs(1);
+/// How long calls wait for a connection that is being established.
+const CONNECT_GRACE: Duration = Duration::from_millis(100);
+/// The interval at which waiting calls are checked against their deadlines.
+const EXPIRY_INTERVAL: Duration = Duration::from_millis(5);
+/// A connection that is lost sooner counts as a failed attempt: the next one waits.
+const MIN_LIFETIME: Duration = Duration::from_secs(1);
 
-/// How a link is kept.
+/// The settings of a link.
 #[derive(Clone)]
-pub(crate) struct LinkTerms {
-    pub(crate) access: Arc<Access>,
-    pub(crate) silence: Duration,
-    pub(crate) calls: usize,
-    /// Told whenever a connection is lost or cannot be made.
-    pub(crate) on_trouble: Arc<Notify>,
+pub(crate) struct LinkSettings {
+    pub(crate) connect: Arc<ConnectParams>,
+    pub(crate) reply_timeout: Duration,
+    /// The maximum number of calls waiting or in flight.
+    pub(crate) max_calls: usize,
+    /// Notified whenever a connection is lost or cannot be established.
+    pub(crate) on_failure: Arc<Notify>,
 }
 
-/// Keeps one connection to a server, made again whenever it is lost, until the queue that it returns is closed.
+/// Keeps one connection to a server open, and reconnects whenever it is lost, until the returned queue is closed.
 pub(crate) fn keep_connected(
     runtime: &Handle,
     address: Address,
-    terms: LinkTerms,
+    settings: LinkSettings,
     clock: Arc<NodeClock>,
 ) -> Arc<CallQueue> {
-    let queue = Arc::new(CallQueue::new(terms.calls));
-    let link = Link { queue: Arc::clone(&queue), address, terms, clock, backoff: Backoff::default() };
+    let queue = Arc::new(CallQueue::new(settings.max_calls));
+    let link = Link { queue: Arc::clone(&queue), address, settings, clock, backoff: Backoff::default() };
     runtime.spawn(link.run());
     queue
 }
@@ -47,7 +48,7 @@ pub(crate) fn keep_connected(
 struct Link {
     queue: Arc<CallQueue>,
     address: Address,
-    terms: LinkTerms,
+    settings: LinkSettings,
     clock: Arc<NodeClock>,
     backoff: Backoff,
 }
@@ -57,7 +58,7 @@ impl Link {
         while !self.queue.is_closed() {
             match self.connect().await {
                 Some(Ok(connected)) => self.serve(connected).await,
-                Some(Err(cause)) => self.wait(cause).await,
+                Some(Err(cause)) => self.wait_after(cause).await,
                 None => {}
             }
         }
@@ -66,25 +67,26 @@ impl Link {
 
     async fn serve(&mut self, connected: Connected) {
         let Connected { stream, clock } = connected;
-        // Before the first call, so that every call can carry an expiry.
+        // Before the first call, so that every call can have an expiry.
         clock.into_iter().for_each(|reading| self.clock.observe(reading));
         let begun = Instant::now();
-        self.queue.set(State::Up);
-        let end = Driver::new(stream, &self.queue, self.terms.silence).run().await;
+        self.queue.set_state(State::Up);
+        let end = Driver::new(stream, &self.queue, self.settings.reply_timeout).run().await;
         if let End::Lost(cause) = end {
-            if begun.elapsed() >= LASTED {
+            if begun.elapsed() >= MIN_LIFETIME {
                 self.backoff.reset();
-                self.queue.set(State::Connecting);
-                self.terms.on_trouble.notify_one();
+                self.queue.set_state(State::Connecting);
+                self.settings.on_failure.notify_one();
             } else {
-                self.wait(cause).await;
+                self.wait_after(cause).await;
             }
         }
     }
 
-    async fn wait(&mut self, cause: Cause) {
+    /// Fails calls for the backoff's pause.
+    async fn wait_after(&mut self, cause: Cause) {
         self.queue.set_down(cause);
-        self.terms.on_trouble.notify_one();
+        self.settings.on_failure.notify_one();
         let pause = self.backoff.next();
         tokio::select! {
             () = sleep(pause) => {}
@@ -92,18 +94,18 @@ impl Link {
         }
     }
 
-    /// Connects, while those that wait are told when their time has passed. Nothing if nobody needs it any more.
+    /// Connects, and meanwhile fails waiting calls at their deadlines. `None` if the queue was closed.
     async fn connect(&self) -> Option<Result<Connected, Cause>> {
         let begun = Instant::now();
-        let mut connected = pin!(self.terms.access.connect(&self.address));
+        let mut connected = pin!(self.settings.connect.connect(&self.address));
         let mut is_in_grace = true;
         loop {
             tokio::select! {
                 connected = &mut connected => return Some(connected),
                 () = self.queue.until_closed() => return None,
-                () = sleep(LOOK_EVERY), if is_in_grace => {
+                () = sleep(EXPIRY_INTERVAL), if is_in_grace => {
                     self.queue.expire(Instant::now());
-                    if begun.elapsed() >= GRACE {
+                    if begun.elapsed() >= CONNECT_GRACE {
                         is_in_grace = false;
                         self.queue.set_down(Cause::Connection);
                     }

@@ -1,9 +1,9 @@
-//! Connections: how they are made, kept and used.
+//! Connections: establishing them, keeping them open, and sending calls over them.
 
-pub(super) mod access;
 pub(super) mod address;
 pub(super) mod backoff;
 pub(super) mod call_queue;
+pub(super) mod connect_params;
 pub(super) mod driver;
 pub(super) mod link;
 pub(super) mod password;

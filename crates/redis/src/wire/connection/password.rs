@@ -1,11 +1,11 @@
 use std::fmt;
 
-/// A password. It is not shown by `Debug`, so that no log has it by accident.
+/// A password. `Debug` does not show it, so that it is not logged by accident.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
 impl Password {
-    /// Takes a password as it is, spaces and all.
+    /// Creates a password from a text, which is used unchanged, including spaces.
     pub fn new(password: impl Into<String>) -> Password {
         Password(password.into())
     }

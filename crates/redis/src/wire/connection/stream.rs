@@ -11,12 +11,11 @@ use crate::wire::connection::address::Address;
 #[cfg(feature = "tls")]
 use crate::wire::connection::tls::TlsConnector;
 
-/// A connection that is idle for so long is tried by the system, so that one
-/// that a gateway has forgotten is found before a call needs it.
+/// TCP keepalive, so that an idle connection that a gateway has dropped is detected before a call needs it.
 const KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
 
-/// How streams are opened.
+/// Opens connections, encrypted or not.
 #[derive(Clone)]
 pub(crate) enum Connector {
     Plain,
@@ -25,58 +24,58 @@ pub(crate) enum Connector {
 }
 
 impl Connector {
-    pub(crate) async fn open(&self, address: &Address) -> io::Result<Stream> {
+    pub(crate) async fn open(&self, address: &Address) -> io::Result<ServerStream> {
         let stream = TcpStream::connect((&*address.host, address.port)).await?;
-        // Whole batches are written at once: waiting for more would only be late.
+        // Whole batches are written at once, so Nagle's algorithm would only add latency.
         stream.set_nodelay(true)?;
         SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
         match self {
-            Connector::Plain => Ok(Stream::Plain(stream)),
+            Connector::Plain => Ok(ServerStream::Plain(stream)),
             #[cfg(feature = "tls")]
-            Connector::Tls(connector) => Ok(Stream::Tls(Box::new(connector.open(stream, address).await?))),
+            Connector::Tls(connector) => Ok(ServerStream::Tls(Box::new(connector.open(stream, address).await?))),
         }
     }
 }
 
 /// An open connection, encrypted or not.
-pub(crate) enum Stream {
+pub(crate) enum ServerStream {
     Plain(TcpStream),
     #[cfg(feature = "tls")]
     Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for ServerStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            ServerStream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+            ServerStream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for ServerStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            ServerStream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+            ServerStream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            ServerStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            ServerStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            ServerStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            ServerStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

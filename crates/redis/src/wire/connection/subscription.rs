@@ -8,45 +8,45 @@ use tokio::time::{sleep, timeout};
 use crate::resp_value::Value;
 use crate::transport::Slot;
 use crate::wire::client::Shared;
-use crate::wire::connection::access::{Access, Connected};
 use crate::wire::connection::address::Address;
 use crate::wire::connection::backoff::Backoff;
-use crate::wire::connection::stream::Stream;
+use crate::wire::connection::connect_params::{ConnectParams, Connected};
+use crate::wire::connection::stream::ServerStream;
 use crate::wire::protocol::command::write_command;
 use crate::wire::protocol::reply_parser::ReplyParser;
 
-/// How often it is seen to that the server is still the one to listen to.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A server that does not let us listen may be told to by somebody.
-const NOT_ALLOWED: Duration = Duration::from_secs(30);
+/// The interval at which the owner of the slot is checked.
+const OWNER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The pause before the next attempt after a server has denied the subscription. An operator may grant the permission.
+const DENIED_PAUSE: Duration = Duration::from_secs(30);
 
-/// Listens on a channel of whoever owns a slot, over a connection of its own.
-pub(crate) struct Subscription {
+/// Subscribes to a channel of the owner of a slot, over a separate connection.
+pub(crate) struct ChannelSubscription {
     pub(crate) client: Arc<Shared>,
-    pub(crate) access: Access,
+    pub(crate) connect: ConnectParams,
     pub(crate) slot: Slot,
     pub(crate) channel: Arc<[u8]>,
-    /// Told of every message, and whenever one may have been missed.
-    pub(crate) heard: Arc<Notify>,
+    /// Notified of every message, and whenever one may have been missed.
+    pub(crate) on_message: Arc<Notify>,
 }
 
-/// Why a connection is not listened to any more.
-enum End {
+/// The reason why a subscription ended.
+enum SubscriptionEnd {
     Lost,
-    NotAllowed,
+    Denied,
 }
 
-impl Subscription {
-    /// Listens for ever, again and again.
+impl ChannelSubscription {
+    /// Subscribes, and resubscribes whenever the connection is lost. Never returns.
     pub(crate) async fn run(self) {
         let mut backoff = Backoff::default();
         loop {
             if let Some(address) = self.owner()
-                && let Ok(Connected { stream, .. }) = self.access.connect(&address).await
+                && let Ok(Connected { stream, .. }) = self.connect.connect(&address).await
             {
-                match self.listen(stream, &address, &mut backoff).await {
-                    End::Lost => {}
-                    End::NotAllowed => sleep(NOT_ALLOWED).await,
+                match self.receive(stream, &address, &mut backoff).await {
+                    SubscriptionEnd::Lost => {}
+                    SubscriptionEnd::Denied => sleep(DENIED_PAUSE).await,
                 }
             }
             sleep(backoff.next()).await;
@@ -57,29 +57,30 @@ impl Subscription {
         self.client.directory.owner(self.slot).map(|node| node.address.clone())
     }
 
-    async fn listen(&self, mut stream: Stream, address: &Address, backoff: &mut Backoff) -> End {
+    /// Receives messages until the connection is lost, the slot has another owner, or the server denies it.
+    async fn receive(&self, mut stream: ServerStream, address: &Address, backoff: &mut Backoff) -> SubscriptionEnd {
         let mut bytes = Vec::new();
         write_command(&mut bytes, &[b"SUBSCRIBE", &self.channel]);
         if stream.write_all(&bytes).await.is_err() || stream.flush().await.is_err() {
-            return End::Lost;
+            return SubscriptionEnd::Lost;
         }
-        let (mut parser, mut piece) = (ReplyParser::default(), [0; 4096]);
+        let (mut parser, mut buffer) = (ReplyParser::default(), [0; 4096]);
         loop {
-            match timeout(LOOK_EVERY, stream.read(&mut piece)).await {
-                Ok(Ok(count @ 1..)) => parser.feed(&piece[..count]),
-                Ok(_) => return End::Lost,
-                Err(_) if self.owner().as_ref() != Some(address) => return End::Lost,
+            match timeout(OWNER_CHECK_INTERVAL, stream.read(&mut buffer)).await {
+                Ok(Ok(count @ 1..)) => parser.feed(&buffer[..count]),
+                Ok(_) => return SubscriptionEnd::Lost,
+                Err(_) if self.owner().as_ref() != Some(address) => return SubscriptionEnd::Lost,
                 Err(_) => continue,
             }
             loop {
                 match parser.next() {
-                    Ok(Some(Value::Error(_))) => return End::NotAllowed,
+                    Ok(Some(Value::Error(_))) => return SubscriptionEnd::Denied,
                     Ok(Some(_)) => {
                         backoff.reset();
-                        self.heard.notify_one();
+                        self.on_message.notify_one();
                     }
                     Ok(None) => break,
-                    Err(_) => return End::Lost,
+                    Err(_) => return SubscriptionEnd::Lost,
                 }
             }
         }

@@ -12,7 +12,7 @@ use tokio_rustls::client::TlsStream;
 use crate::wire::connection::address::Address;
 use crate::wire::options::{OptionsError, TlsOptions};
 
-/// Opens encrypted connections to servers that can prove who they are.
+/// Opens TLS connections, and verifies the certificates of servers.
 #[derive(Clone)]
 pub(crate) struct TlsConnector {
     connector: tokio_rustls::TlsConnector,
@@ -22,10 +22,10 @@ pub(crate) struct TlsConnector {
 impl TlsConnector {
     pub(crate) fn new(options: &TlsOptions) -> Result<TlsConnector, OptionsError> {
         let roots = match &options.authority {
-            Some(file) => roots_in(file)?,
-            None => roots_of_the_system()?,
+            Some(file) => roots_from_file(file)?,
+            None => system_roots()?,
         };
-        // Named here, because the process's default may be another one or none.
+        // Set explicitly, because the process may have another default provider or none.
         let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| OptionsError::Authority(error.to_string()))?
@@ -47,23 +47,24 @@ impl TlsConnector {
     }
 }
 
-fn roots_in(file: &Path) -> Result<RootCertStore, OptionsError> {
-    let trouble = |why: &dyn std::fmt::Display| OptionsError::Authority(format!("{}: {why}", file.display()));
+fn roots_from_file(file: &Path) -> Result<RootCertStore, OptionsError> {
+    let failed = |reason: &dyn std::fmt::Display| OptionsError::Authority(format!("{}: {reason}", file.display()));
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| trouble(&error))? {
-        let certificate = certificate.map_err(|error| trouble(&error))?;
-        roots.add(certificate).map_err(|error| trouble(&error))?;
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| failed(&error))? {
+        let certificate = certificate.map_err(|error| failed(&error))?;
+        roots.add(certificate).map_err(|error| failed(&error))?;
     }
-    if roots.is_empty() { Err(trouble(&"there is no certificate in it")) } else { Ok(roots) }
+    if roots.is_empty() { Err(failed(&"the file contains no PEM certificate")) } else { Ok(roots) }
 }
 
-fn roots_of_the_system() -> Result<RootCertStore, OptionsError> {
+fn system_roots() -> Result<RootCertStore, OptionsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
-        let why = found.errors.first().map_or_else(|| "the system has none".to_owned(), ToString::to_string);
-        return Err(OptionsError::Authority(why));
+        let no_certificates = || "the system has none: set a file with CA certificates".to_owned();
+        let reason = found.errors.first().map_or_else(no_certificates, ToString::to_string);
+        return Err(OptionsError::Authority(reason));
     }
     Ok(roots)
 }

@@ -1,31 +1,33 @@
-//! Commands to a server: what is sent, who hears the answer, and how it is written.
+//! Commands to a server, and how they are written.
 
 use tokio::time::Instant;
 
 use crate::resp_value::Value;
-use crate::transport::Trouble;
+use crate::transport::CallError;
 
-/// Something to be sent over a connection, and whoever hears the answer.
-pub(crate) trait Command: Send {
-    /// From when on it is not sent any more.
+/// A command to be sent over a connection, with the callback for its result.
+pub(crate) trait ServerCommand: Send {
+    /// Returns the time after which the command must not be sent.
     fn deadline(&self) -> Instant;
 
+    /// Appends the encoded command.
     fn write(&self, out: &mut Vec<u8>);
 
-    /// How many answers come back. The last one counts.
-    fn replies(&self) -> usize;
+    /// Returns the number of replies. The last one is the result.
+    fn reply_count(&self) -> usize;
 
-    /// Hears the answer, also if it is an error of the server's; or why there is none. It must not block.
-    fn answered(self: Box<Self>, answer: Result<Value, Trouble>);
+    /// Completes the command with its reply, which may be an error of the server, or with the reason why there is none.
+    /// Must not block.
+    fn complete(self: Box<Self>, result: Result<Value, CallError>);
 }
 
-/// Writes a command as a server reads it: the number of its parts, and each with its length.
+/// Writes a command in RESP: the number of its parts, then each part after its length.
 pub(crate) struct CommandWriter<'a> {
     out: &'a mut Vec<u8>,
 }
 
 impl<'a> CommandWriter<'a> {
-    /// Begins a command of so many parts. The caller writes exactly as many.
+    /// Begins a command. The caller must write exactly `parts` parts.
     pub(crate) fn begin(out: &'a mut Vec<u8>, parts: usize) -> CommandWriter<'a> {
         header(out, b'*', parts);
         CommandWriter { out }
@@ -38,7 +40,7 @@ impl<'a> CommandWriter<'a> {
         self
     }
 
-    /// A part that is a number, in decimal.
+    /// Writes a number in decimal as one part.
     pub(crate) fn number(&mut self, number: usize) -> &mut CommandWriter<'a> {
         header(self.out, b'$', number.checked_ilog10().unwrap_or(0) as usize + 1);
         push_decimal(self.out, number);
@@ -61,7 +63,7 @@ fn header(out: &mut Vec<u8>, kind: u8, number: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A command has many short numbers in it, which the formatter takes its time for.
+/// Appends a number in decimal. Commands contain many short numbers, for which `fmt` is slow.
 fn push_decimal(out: &mut Vec<u8>, number: usize) {
     if number >= 10 {
         push_decimal(out, number / 10);
@@ -74,14 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_lengths_and_bytes() {
+    fn commands_are_written_with_lengths_and_bytes() {
         let mut out = Vec::new();
         write_command(&mut out, &[b"SET", b"", b"0123456789\r\n"]);
         assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$12\r\n0123456789\r\n\r\n");
     }
 
     #[test]
-    fn writes_numbers_in_decimal() {
+    fn numbers_are_written_in_decimal() {
         for number in [0, 1, 9, 10, 99, 100, 1_048_576, usize::MAX] {
             let (mut out, text) = (Vec::new(), number.to_string());
             CommandWriter::begin(&mut out, number).number(number);

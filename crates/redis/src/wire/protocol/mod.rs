@@ -1,4 +1,4 @@
-//! RESP: what is written to a server, and what is read from it.
+//! RESP: writing commands and parsing replies.
 
 pub(super) mod command;
 pub(super) mod reply_parser;

@@ -3,33 +3,32 @@ use std::ops::Range;
 
 use crate::resp_value::Value;
 
-/// A line that is longer is no answer of a server.
-const LONGEST_LINE: usize = 64 * 1024;
-/// Our scripts answer with two levels, and the map of a cluster has four.
-const DEEPEST: usize = 8;
-/// What one answer may hold, bytes and elements together. A cluster of a thousand nodes needs about 1 MB.
-const LARGEST: usize = 16 * 1024 * 1024;
-/// What an element is counted as besides its bytes, so that many small ones are bounded too.
-const ELEMENT: usize = 16;
-/// Room is made as elements arrive, not as a server claims that they will.
-const TRUSTED_LENGTH: usize = 64;
+/// The maximum length of a line. Servers send no longer ones.
+const MAX_LINE: usize = 64 * 1024;
+/// The maximum nesting of arrays. The replies of our scripts have two levels, `CLUSTER SLOTS` has four.
+const MAX_DEPTH: usize = 8;
+/// The maximum size of a reply, bytes and elements together. A cluster of a thousand nodes needs about 1 MB.
+const MAX_SIZE: usize = 16 * 1024 * 1024;
+/// The size that an element counts in addition to its bytes, so that the number of small elements is bounded too.
+const ELEMENT_SIZE: usize = 16;
+/// The number of elements allocated in advance. More are allocated as they arrive, not as the server announces them.
+const MAX_PREALLOCATED: usize = 64;
 
-/// Reads answers from bytes that come in pieces.
+/// Parses replies incrementally from bytes that arrive in chunks.
 ///
-/// It goes on where it stopped, so that an answer that comes byte by byte takes
-/// no longer than one that comes at once.
+/// It continues where it stopped, so parsing takes linear time even if a reply arrives byte by byte.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyParser {
     buffer: Vec<u8>,
-    /// Where the part of the buffer begins that was not read yet.
+    /// The start of the unparsed part of the buffer.
     begin: usize,
-    /// How far from `begin` no end of a line was found.
+    /// The number of bytes from `begin` that contain no line feed.
     searched: usize,
-    /// The bulk string that is being received, by its length.
+    /// The length of the bulk string being received.
     bulk: Option<usize>,
-    /// The arrays that are being received, the innermost last.
+    /// The arrays being received, the innermost last.
     open: Vec<OpenArray>,
-    /// How much of [`LARGEST`] the present answer has used.
+    /// The size of the current reply so far, at most [`MAX_SIZE`].
     used: usize,
 }
 
@@ -39,7 +38,7 @@ struct OpenArray {
     missing: usize,
 }
 
-/// The bytes are no answer. Nothing after them can be read.
+/// The bytes are not a valid reply. Nothing after them can be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(&'static str);
 
@@ -50,35 +49,35 @@ impl fmt::Display for Malformed {
 }
 
 impl ReplyParser {
-    /// Takes what was received.
+    /// Appends received bytes.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         if self.begin == self.buffer.len() {
             self.buffer.clear();
             self.begin = 0;
         } else if self.begin > self.buffer.len() / 2 {
-            // What is moved is less than what was read since the last time, so that each byte moves once on average.
+            // Fewer bytes are moved than were parsed since the last time, so each byte moves once on average.
             self.buffer.drain(..self.begin);
             self.begin = 0;
         }
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next answer, if it is complete.
+    /// Returns the next reply, if it is complete.
     pub(crate) fn next(&mut self) -> Result<Option<Value>, Malformed> {
         loop {
             let Some(element) = self.element()? else { return Ok(None) };
-            if let Some(whole) = self.place(element) {
+            if let Some(whole) = self.add(element) {
                 self.used = 0;
                 return Ok(Some(whole));
             }
         }
     }
 
-    /// The next element that is complete in itself. An array that has elements is opened instead.
+    /// Parses the next complete element. A non-empty array is opened instead.
     fn element(&mut self) -> Result<Option<Value>, Malformed> {
         loop {
             if let Some(length) = self.bulk {
-                return self.rest_of_bulk(length);
+                return self.bulk_string(length);
             }
             let Some((kind, line)) = self.line()? else { return Ok(None) };
             let line = &self.buffer[line];
@@ -102,14 +101,14 @@ impl ReplyParser {
                         continue;
                     }
                 },
-                _ => return Err(Malformed("an answer of an unknown kind")),
+                _ => return Err(Malformed("unknown reply type")),
             };
             return Ok(Some(value));
         }
     }
 
-    /// Puts an element where it belongs. Returns the answer that is complete with it.
-    fn place(&mut self, mut element: Value) -> Option<Value> {
+    /// Adds an element to the innermost open array. Returns the reply if it is complete with it.
+    fn add(&mut self, mut element: Value) -> Option<Value> {
         while let Some(mut array) = self.open.pop() {
             array.elements.push(element);
             array.missing -= 1;
@@ -123,26 +122,27 @@ impl ReplyParser {
     }
 
     fn open(&mut self, missing: usize) -> Result<(), Malformed> {
-        if self.open.len() == DEEPEST {
-            return Err(Malformed("an answer that is nested too deeply"));
+        if self.open.len() == MAX_DEPTH {
+            return Err(Malformed("arrays nested too deeply"));
         }
-        self.spend(missing.saturating_mul(ELEMENT))?;
-        self.open.push(OpenArray { elements: Vec::with_capacity(missing.min(TRUSTED_LENGTH)), missing });
+        self.spend(missing.saturating_mul(ELEMENT_SIZE))?;
+        self.open.push(OpenArray { elements: Vec::with_capacity(missing.min(MAX_PREALLOCATED)), missing });
         Ok(())
     }
 
+    /// Adds to the size of the reply.
     fn spend(&mut self, amount: usize) -> Result<(), Malformed> {
         self.used = self.used.saturating_add(amount);
-        if self.used > LARGEST { Err(Malformed("an answer that is too large")) } else { Ok(()) }
+        if self.used > MAX_SIZE { Err(Malformed("reply too large")) } else { Ok(()) }
     }
 
-    fn rest_of_bulk(&mut self, length: usize) -> Result<Option<Value>, Malformed> {
+    fn bulk_string(&mut self, length: usize) -> Result<Option<Value>, Malformed> {
         let rest = &self.buffer[self.begin..];
         let Some((bytes, end)) = rest.get(..length + 2).and_then(|whole| whole.split_at_checked(length)) else {
             return Ok(None);
         };
         if end != b"\r\n" {
-            return Err(Malformed("a string that is longer than it says"));
+            return Err(Malformed("bulk string longer than its length"));
         }
         let value = Value::Bulk(Some(bytes.to_vec()));
         self.begin += length + 2;
@@ -150,15 +150,15 @@ impl ReplyParser {
         Ok(Some(value))
     }
 
-    /// The first byte of the next line, and where in the buffer the rest of the line is.
+    /// Returns the first byte of the next line, and the range of the rest of the line in the buffer.
     fn line(&mut self) -> Result<Option<(u8, Range<usize>)>, Malformed> {
         let rest = &self.buffer[self.begin..];
         let Some(end) = rest[self.searched..].iter().position(|&byte| byte == b'\n') else {
             self.searched = rest.len();
-            return if rest.len() > LONGEST_LINE { Err(Malformed("a line that does not end")) } else { Ok(None) };
+            return if rest.len() > MAX_LINE { Err(Malformed("line too long")) } else { Ok(None) };
         };
         let end = self.searched + end;
-        let [kind, .., b'\r'] = rest[..end] else { return Err(Malformed("a line without its end")) };
+        let [kind, .., b'\r'] = rest[..end] else { return Err(Malformed("malformed line")) };
         self.spend(end)?;
         let line = self.begin + 1..self.begin + end - 1;
         self.begin += end + 1;
@@ -168,17 +168,17 @@ impl ReplyParser {
 }
 
 fn number(line: &[u8]) -> Result<i64, Malformed> {
-    let text = str::from_utf8(line).map_err(|_| Malformed("a number that is none"))?;
-    text.parse().map_err(|_| Malformed("a number that is none"))
+    let text = str::from_utf8(line).map_err(|_| Malformed("invalid number"))?;
+    text.parse().map_err(|_| Malformed("invalid number"))
 }
 
-/// A length, or -1 for nothing.
+/// Parses a length; `None` for -1, which is null.
 fn length(line: &[u8]) -> Result<Option<usize>, Malformed> {
     match number(line)? {
         -1 => Ok(None),
         length => {
-            let length = usize::try_from(length).map_err(|_| Malformed("a length below zero"))?;
-            if length > LARGEST { Err(Malformed("an answer that is too large")) } else { Ok(Some(length)) }
+            let length = usize::try_from(length).map_err(|_| Malformed("negative length"))?;
+            if length > MAX_SIZE { Err(Malformed("reply too large")) } else { Ok(Some(length)) }
         }
     }
 }
@@ -223,12 +223,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reads_what_was_written_however_it_is_cut(values in vec(values(), 0..8), piece in 1_usize..50) {
+        fn encoded_replies_parse_the_same_in_chunks_of_any_size(values in vec(values(), 0..8), size in 1_usize..50) {
             let mut bytes = Vec::new();
             values.iter().for_each(|value| write(value, &mut bytes));
             let (mut parser, mut read) = (ReplyParser::default(), Vec::new());
-            for piece in bytes.chunks(piece) {
-                parser.feed(piece);
+            for chunk in bytes.chunks(size) {
+                parser.feed(chunk);
                 while let Some(value) = parser.next().unwrap() {
                     read.push(value);
                 }
@@ -237,11 +237,11 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'*'), Just(b'$'),
-            Just(b':'), Just(b'-'), b'0'..=b'9', any::<u8>()], 0..200), piece in 1_usize..20) {
+        fn arbitrary_bytes_do_not_panic(bytes in vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'*'), Just(b'$'),
+            Just(b':'), Just(b'-'), b'0'..=b'9', any::<u8>()], 0..200), size in 1_usize..20) {
             let mut parser = ReplyParser::default();
-            'whole: for piece in bytes.chunks(piece) {
-                parser.feed(piece);
+            'whole: for chunk in bytes.chunks(size) {
+                parser.feed(chunk);
                 loop {
                     match parser.next() {
                         Ok(Some(_)) => {}
@@ -253,50 +253,50 @@ mod tests {
         }
     }
 
-    fn refusal(bytes: &[u8]) -> &'static str {
+    fn parse_error(bytes: &[u8]) -> &'static str {
         let mut parser = ReplyParser::default();
         parser.feed(bytes);
         parser.next().unwrap_err().0
     }
 
     #[test]
-    fn refuses_what_is_no_answer() {
-        assert_eq!(refusal(b"HTTP/1.1 400\r\n"), "an answer of an unknown kind");
-        assert_eq!(refusal(b"\r\n"), "a line without its end");
-        assert_eq!(refusal(b":1\n"), "a line without its end");
-        assert_eq!(refusal(b":one\r\n"), "a number that is none");
-        assert_eq!(refusal(b"$-2\r\n"), "a length below zero");
-        assert_eq!(refusal(b"$1\r\nabc\r\n"), "a string that is longer than it says");
-        assert_eq!(refusal(b"$99999999999\r\n"), "an answer that is too large");
-        assert_eq!(refusal(b"*9999999\r\n"), "an answer that is too large");
-        assert_eq!(refusal(&b"*1\r\n".repeat(9)), "an answer that is nested too deeply");
-        assert_eq!(refusal(&b"+".repeat(70_000)), "a line that does not end");
+    fn malformed_replies_are_errors() {
+        assert_eq!(parse_error(b"HTTP/1.1 400\r\n"), "unknown reply type");
+        assert_eq!(parse_error(b"\r\n"), "malformed line");
+        assert_eq!(parse_error(b":1\n"), "malformed line");
+        assert_eq!(parse_error(b":one\r\n"), "invalid number");
+        assert_eq!(parse_error(b"$-2\r\n"), "negative length");
+        assert_eq!(parse_error(b"$1\r\nabc\r\n"), "bulk string longer than its length");
+        assert_eq!(parse_error(b"$99999999999\r\n"), "reply too large");
+        assert_eq!(parse_error(b"*9999999\r\n"), "reply too large");
+        assert_eq!(parse_error(&b"*1\r\n".repeat(9)), "arrays nested too deeply");
+        assert_eq!(parse_error(&b"+".repeat(70_000)), "line too long");
     }
 
     #[test]
-    fn many_lines_in_one_answer_are_bounded_together() {
+    fn lines_of_one_reply_are_bounded_together() {
         let mut bytes = b"*1000000\r\n".to_vec();
         bytes.extend(format!("+{}\r\n", "x".repeat(60_000)).repeat(20).bytes());
-        assert_eq!(refusal(&bytes), "an answer that is too large");
+        assert_eq!(parse_error(&bytes), "reply too large");
     }
 
     #[test]
-    fn a_large_answer_in_small_pieces_takes_time_in_proportion() {
-        // A search from the beginning for each piece would take 10^12 steps.
+    fn large_reply_in_small_chunks_parses_in_linear_time() {
+        // Searching from the beginning for each chunk would take 10^12 steps.
         let mut bytes = b"*100000\r\n".to_vec();
         bytes.extend(b"$10\r\n0123456789\r\n".repeat(100_000));
         let mut parser = ReplyParser::default();
-        for piece in bytes.chunks(1) {
+        for chunk in bytes.chunks(1) {
             assert_eq!(parser.next(), Ok(None));
-            parser.feed(piece);
+            parser.feed(chunk);
         }
         let Ok(Some(Value::Array(Some(elements)))) = parser.next() else { panic!("no array") };
         assert_eq!(elements.len(), 100_000);
         // The same for the end of a long line.
         for _ in 0..20 {
-            for piece in [&[b'+'; 60_000][..], b"\r\n"].concat().chunks(1) {
+            for chunk in [&[b'+'; 60_000][..], b"\r\n"].concat().chunks(1) {
                 assert_eq!(parser.next(), Ok(None));
-                parser.feed(piece);
+                parser.feed(chunk);
             }
             assert!(matches!(parser.next(), Ok(Some(Value::Simple(_)))));
         }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::command::CommandWriter;
 
-/// A script, and the name under which servers remember it: the SHA-1 of its source in hexadecimal digits.
+/// A script, and the name under which servers cache it: the SHA-1 of its source in hexadecimal digits.
 pub(crate) struct Script {
     source: Vec<u8>,
     sha1: String,
@@ -30,15 +30,15 @@ impl fmt::Debug for Script {
     }
 }
 
-/// Most calls have a few keys, and the script that decides has one argument.
-pub(crate) type Keys = SmallVec<[Arc<[u8]>; 4]>;
+/// Most calls have a few keys, and the script that decides requests has one argument.
+pub(crate) type ScriptKeys = SmallVec<[Arc<[u8]>; 4]>;
 pub(crate) type Args = SmallVec<[Vec<u8>; 1]>;
 
-/// A script with what it is to work on.
+/// A script with its keys and arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptCall {
     pub(crate) script: Arc<Script>,
-    pub(crate) keys: Keys,
+    pub(crate) keys: ScriptKeys,
     pub(crate) args: Args,
     pub(crate) timing: Timing,
 }
@@ -46,28 +46,28 @@ pub(crate) struct ScriptCall {
 /// How a script uses its server's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timing {
-    /// Nothing.
+    /// Not at all.
     None,
-    /// Its answer is a list that begins with the time, in microseconds since 1970.
-    Tells,
-    /// The same, and it does nothing after its expiry: then its answer is the time alone.
+    /// Its reply is an array that begins with the time, in microseconds since 1970.
+    Reports,
+    /// The same, and after its expiry the script does nothing and its reply is the time alone.
     Expires {
         /// Writes the expiry into its last argument.
         stamp: fn(&mut [u8], u64),
     },
 }
 
-/// How a server is told which script it is.
+/// How a command refers to the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptForm {
-    /// By its name. A server that has forgotten it says so.
+    /// By its name. A server that does not have the script replies `NOSCRIPT`.
     Name,
-    /// By its source, which the server then remembers.
+    /// By its source, which the server then caches.
     Source,
 }
 
 impl ScriptCall {
-    /// Writes the command. `expiry` is used where the script expires.
+    /// Writes the command. `expiry` is used only if the script expires.
     pub(crate) fn write(&self, form: ScriptForm, expiry: Option<u64>, out: &mut Vec<u8>) {
         let mut writer = CommandWriter::begin(out, 3 + self.keys.len() + self.args.len());
         match form {
@@ -82,7 +82,7 @@ impl ScriptCall {
             writer.part(arg);
         }
         if let (Timing::Expires { stamp }, Some(expiry), Some(last)) = (self.timing, expiry, self.args.last()) {
-            // A part ends with two bytes that are not its own.
+            // CR and LF follow the argument.
             let end = out.len() - 2;
             stamp(&mut out[end - last.len()..end], expiry);
         }

@@ -1,32 +1,33 @@
-use crate::transport::{Cause, Executed, Slot, Trouble};
+use crate::transport::{CallError, Cause, Executed, Slot};
 use crate::wire::connection::address::Address;
 
-/// What a server's refusal means for the call.
+/// An error reply of a server, by its meaning for the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerError {
     /// The slot belongs to another node.
     Moved(Slot, Address),
-    /// This one call is to be made at another node.
+    /// This one call must be sent to another node, after `ASKING`.
     Ask(Address),
-    /// The script is not known.
+    /// The server does not have the script.
     NoScript,
-    /// The server cannot serve at present.
-    NotNow,
-    /// The server has become a replica.
+    /// The server is temporarily unavailable.
+    Unavailable,
+    /// The server is a replica.
     ReadOnly,
     OutOfMemory,
+    /// The password or a permission is missing or wrong.
     Authentication,
-    /// A key is of another type.
+    /// A key has another type.
     WrongType,
-    /// The script ended by itself, with a value that it cannot read.
+    /// The script itself failed, because it cannot read a value.
     ScriptFailed,
-    /// Whatever else.
+    /// Any other error.
     Other,
 }
 
 impl ServerError {
-    /// Reads the code at the beginning of an error.
-    pub(crate) fn read(text: &str) -> ServerError {
+    /// Parses the code at the beginning of an error.
+    pub(crate) fn parse(text: &str) -> ServerError {
         let mut words = text.split(' ');
         let code = words.next().unwrap_or_default();
         match code {
@@ -40,15 +41,15 @@ impl ServerError {
             },
             "NOSCRIPT" => ServerError::NoScript,
             "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "BUSY" | "NOREPLICAS" | "MISCONF" => {
-                ServerError::NotNow
+                ServerError::Unavailable
             }
             "READONLY" => ServerError::ReadOnly,
             "OOM" => ServerError::OutOfMemory,
             "NOAUTH" | "WRONGPASS" | "NOPERM" => ServerError::Authentication,
             "WRONGTYPE" => ServerError::WrongType,
-            // So says Redis since 7.0, and Valkey, of an error that no command has made.
+            // Redis since 7.0 and Valkey begin an error like this that comes from the script, not from a command.
             "ERR" if text.starts_with("ERR user_script:") => ServerError::ScriptFailed,
-            // So says a script whose user may not do what it does: Redis up to 7.0, and later ones and Valkey.
+            // The user lacks a permission that the script needs: in Redis up to 7.0, and in later versions and Valkey.
             "ERR"
                 if text.starts_with("ERR The user executing the script")
                     || text.starts_with("ERR ACL failure in script") =>
@@ -59,24 +60,24 @@ impl ServerError {
         }
     }
 
-    /// What a call hears that is not sent again.
-    pub(crate) fn trouble(&self, text: &str) -> Trouble {
-        // An error within a script names the script. It comes in the middle: something may be written already.
+    /// Returns the error of a call that is not sent again.
+    pub(crate) fn call_error(&self, text: &str) -> CallError {
+        // An error of a command within a script names the script. The script may have written something before it.
         let within_script = text.contains(" script: ");
         let executed = if within_script { Executed::Unknown } else { Executed::No };
         match self {
-            // Also within a script these come only while nothing is written: the server looks before the first
+            // Within a script too, these occur only before anything is written: the server checks before the first
             // write, and not again after it.
-            ServerError::OutOfMemory => Trouble { cause: Cause::OutOfMemory, executed: Executed::No },
-            ServerError::NotNow | ServerError::ReadOnly | ServerError::Moved(..) | ServerError::Ask(_) => {
-                Trouble { cause: Cause::Unavailable, executed: Executed::No }
+            ServerError::OutOfMemory => CallError { cause: Cause::OutOfMemory, executed: Executed::No },
+            ServerError::Unavailable | ServerError::ReadOnly | ServerError::Moved(..) | ServerError::Ask(_) => {
+                CallError { cause: Cause::Unavailable, executed: Executed::No }
             }
-            ServerError::Authentication => Trouble { cause: Cause::Authentication, executed },
-            // Only reading finds another type, and a script reads all keys before it writes the first.
-            ServerError::WrongType => Trouble { cause: Cause::WrongType, executed: Executed::No },
-            ServerError::ScriptFailed => Trouble { cause: Cause::Unreadable, executed: Executed::Unknown },
-            ServerError::NoScript => Trouble { cause: Cause::Protocol, executed: Executed::No },
-            ServerError::Other => Trouble { cause: Cause::Protocol, executed: Executed::Unknown },
+            ServerError::Authentication => CallError { cause: Cause::Authentication, executed },
+            // Only a read fails with another type, and a script reads all keys before it writes the first.
+            ServerError::WrongType => CallError { cause: Cause::WrongType, executed: Executed::No },
+            ServerError::ScriptFailed => CallError { cause: Cause::Unreadable, executed: Executed::Unknown },
+            ServerError::NoScript => CallError { cause: Cause::Protocol, executed: Executed::No },
+            ServerError::Other => CallError { cause: Cause::Protocol, executed: Executed::Unknown },
         }
     }
 }
@@ -90,35 +91,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_servers_say() {
+    fn error_replies_are_parsed_by_their_code() {
         let address = Address::parse("127.0.0.1:7001").unwrap();
-        let read = ServerError::read;
-        assert_eq!(read("MOVED 3999 127.0.0.1:7001"), ServerError::Moved(Slot(3999), address.clone()));
-        assert_eq!(read("ASK 3999 127.0.0.1:7001"), ServerError::Ask(address));
-        assert_eq!(read("MOVED 16384 127.0.0.1:7001"), ServerError::Other);
-        assert_eq!(read("MOVED"), ServerError::Other);
-        assert_eq!(read("NOSCRIPT No matching script. Please use EVAL."), ServerError::NoScript);
-        assert_eq!(read("CLUSTERDOWN Hash slot not served"), ServerError::NotNow);
-        assert_eq!(read("ERR unknown command"), ServerError::Other);
+        let parse = ServerError::parse;
+        assert_eq!(parse("MOVED 3999 127.0.0.1:7001"), ServerError::Moved(Slot(3999), address.clone()));
+        assert_eq!(parse("ASK 3999 127.0.0.1:7001"), ServerError::Ask(address));
+        assert_eq!(parse("MOVED 16384 127.0.0.1:7001"), ServerError::Other);
+        assert_eq!(parse("MOVED"), ServerError::Other);
+        assert_eq!(parse("NOSCRIPT No matching script. Please use EVAL."), ServerError::NoScript);
+        assert_eq!(parse("CLUSTERDOWN Hash slot not served"), ServerError::Unavailable);
+        assert_eq!(parse("ERR unknown command"), ServerError::Other);
         let wrong_type =
             "WRONGTYPE Operation against a key holding the wrong kind of value script: d8f7, on @user_script:1.";
-        assert_eq!(read(wrong_type), ServerError::WrongType);
+        assert_eq!(parse(wrong_type), ServerError::WrongType);
         let unreadable = "ERR user_script:89: bad argument #2 to 'unpack' script: d8f7, on @user_script:89.";
-        assert_eq!(read(unreadable), ServerError::ScriptFailed);
-        assert_eq!(read(""), ServerError::Other);
+        assert_eq!(parse(unreadable), ServerError::ScriptFailed);
+        assert_eq!(parse(""), ServerError::Other);
     }
 
     #[test]
-    fn an_error_in_the_middle_of_a_script_leaves_the_outcome_open() {
-        let executed = |text: &str| ServerError::read(text).trouble(text).executed;
+    fn errors_within_a_script_have_an_unknown_outcome_except_out_of_memory() {
+        let executed = |text: &str| ServerError::parse(text).call_error(text).executed;
         assert_eq!(executed("NOPERM this user has no permissions to run the 'evalsha' command"), Executed::No);
         let within =
             "ERR The user executing the script can't run this command or subcommand script: d8f7, on @user_script:1.";
         assert_eq!(executed(within), Executed::Unknown);
         let by_valkey = "ERR ACL failure in script: User gate has no permissions to run the 'del' command script: on @user_script:1.";
         for text in [within, by_valkey] {
-            let unknown = Trouble { cause: Cause::Authentication, executed: Executed::Unknown };
-            assert_eq!(ServerError::read(text).trouble(text), unknown);
+            let unknown = CallError { cause: Cause::Authentication, executed: Executed::Unknown };
+            assert_eq!(ServerError::parse(text).call_error(text), unknown);
         }
         assert_eq!(executed("ERR wrong type script: d8f7, on @user_script:1."), Executed::Unknown);
         assert_eq!(executed("OOM command not allowed. script: 67ed, on @user_script:1."), Executed::No);

@@ -7,34 +7,34 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tollgate_testbed::RedisCluster;
 
-use super::helpers::{PLENTY, increment};
+use super::helpers::{LONG_TIMEOUT, increment};
 use crate::resp_value::Value;
 use crate::transport::{Slot, Transport};
-use crate::wire::client::Client;
+use crate::wire::client::RedisClient;
 use crate::wire::cluster::key_slot::SLOTS;
 use crate::wire::options::RedisOptions;
 
-/// The slot of a key, which the first node that is asked may be wrong about.
+/// A key, and its slot.
 const KEY: &str = "foo";
 const SLOT: u16 = 12_182;
 
-async fn start(cluster: &RedisCluster) -> Client {
+async fn start(cluster: &RedisCluster) -> RedisClient {
     let seeds = cluster.addresses().iter().map(ToString::to_string).collect();
     let mut options = RedisOptions::cluster(seeds);
-    // Only trouble is a reason to ask again.
+    // The topology is refreshed only after failures.
     options.refresh_every = Duration::from_secs(3600);
-    let client = Client::start(&options).unwrap();
-    println!("a cluster is ready after {:?}", client.ready().await);
+    let client = RedisClient::start(&options).unwrap();
+    println!("a cluster is ready after {:?}", client.wait_until_ready().await);
     client
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_slot_is_reached() {
+async fn calls_reach_every_slot_from_one_seed() {
     let cluster = RedisCluster::start().unwrap();
-    // One seed is enough, also a replica.
+    // One seed is enough, even a replica.
     let seed = cluster.addresses()[5].to_string();
-    let client = Arc::new(Client::start(&RedisOptions::cluster(vec![seed])).unwrap());
-    client.ready().await;
+    let client = Arc::new(RedisClient::start(&RedisOptions::cluster(vec![seed])).unwrap());
+    client.wait_until_ready().await;
     let (mut keys, mut seen) = (Vec::new(), HashSet::new());
     for number in 0.. {
         let key = number.to_string();
@@ -53,7 +53,7 @@ async fn every_slot_is_reached() {
         let (client, keys) = (Arc::clone(&client), keys.to_vec());
         callers.spawn(async move {
             for key in keys {
-                assert_eq!(client.wait(increment(&key), PLENTY).await, Ok(Value::Integer(1)));
+                assert_eq!(client.call_within(increment(&key), LONG_TIMEOUT).await, Ok(Value::Integer(1)));
             }
         });
     }
@@ -62,39 +62,39 @@ async fn every_slot_is_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_has_moved_is_followed() {
+async fn call_after_a_slot_migration_is_redirected_to_the_new_owner() {
     let cluster = RedisCluster::start().unwrap();
     let client = start(&cluster).await;
-    assert_eq!(client.wait(increment(KEY), PLENTY).await, Ok(Value::Integer(1)));
+    assert_eq!(client.call_within(increment(KEY), LONG_TIMEOUT).await, Ok(Value::Integer(1)));
     let before = client.shard(Slot(SLOT));
     let to = cluster.owner(0).unwrap();
     cluster.migrate(SLOT, to).unwrap();
     let begun = Instant::now();
-    assert_eq!(client.wait(increment(KEY), PLENTY).await, Ok(Value::Integer(2)));
+    assert_eq!(client.call_within(increment(KEY), LONG_TIMEOUT).await, Ok(Value::Integer(2)));
     println!("the first call after a slot has moved: {:?}", begun.elapsed());
     assert_ne!(client.shard(Slot(SLOT)), before);
     assert_eq!(client.shard(Slot(SLOT)), client.shard(Slot(0)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_on_its_way_is_asked_for_where_it_goes() {
+async fn calls_to_a_migrating_slot_follow_ask_redirections() {
     let mut cluster = RedisCluster::start().unwrap();
     let client = start(&cluster).await;
     let (from, to) = (cluster.owner(SLOT).unwrap(), cluster.owner(0).unwrap());
     let shard = client.shard(Slot(SLOT));
     cluster.begin_migration(SLOT, to).unwrap();
-    // The owner does not have the key, so it sends us on, each time: the slot is still its own.
+    // The owner does not have the key, so it redirects every call; it still owns the slot.
     for expected in 1..=3 {
-        assert_eq!(client.wait(increment(KEY), PLENTY).await, Ok(Value::Integer(expected)));
+        assert_eq!(client.call_within(increment(KEY), LONG_TIMEOUT).await, Ok(Value::Integer(expected)));
     }
     assert_eq!(client.shard(Slot(SLOT)), shard);
     assert_eq!(cluster.nodes()[from].command(&["DBSIZE"]).unwrap(), tollgate_testbed::Reply::Integer(0));
     cluster.end_migration(SLOT, to).unwrap();
-    assert_eq!(client.wait(increment(KEY), PLENTY).await, Ok(Value::Integer(4)));
+    assert_eq!(client.call_within(increment(KEY), LONG_TIMEOUT).await, Ok(Value::Integer(4)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_during_a_migration_are_each_carried_out_once() {
+async fn calls_during_a_migration_are_executed_exactly_once() {
     let cluster = RedisCluster::start().unwrap();
     let client = Arc::new(start(&cluster).await);
     let begun = Instant::now();
@@ -106,7 +106,7 @@ async fn calls_during_a_migration_are_each_carried_out_once() {
                 let (mut passed, mut longest) = (0, Duration::ZERO);
                 while !is_over.load(Ordering::Relaxed) {
                     let begun = Instant::now();
-                    client.wait(increment(KEY), PLENTY).await.unwrap();
+                    client.call_within(increment(KEY), LONG_TIMEOUT).await.unwrap();
                     longest = longest.max(begun.elapsed());
                     passed += 1;
                 }
@@ -132,29 +132,29 @@ async fn calls_during_a_migration_are_each_carried_out_once() {
         "{passed} calls passed while their slot moved six times in {:?}, the longest took {longest:?}",
         begun.elapsed()
     );
-    assert_eq!(client.wait(increment(KEY), PLENTY).await, Ok(Value::Integer(passed + 1)));
+    assert_eq!(client.call_within(increment(KEY), LONG_TIMEOUT).await, Ok(Value::Integer(passed + 1)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_primary_is_replaced_and_leaves_the_others_alone() {
+async fn killed_primary_is_replaced_and_other_shards_keep_serving() {
     let mut cluster = RedisCluster::start().unwrap();
     let client = start(&cluster).await;
-    client.wait(increment(KEY), PLENTY).await.unwrap();
+    client.call_within(increment(KEY), LONG_TIMEOUT).await.unwrap();
     let healthy = (0..100)
         .map(|n| n.to_string())
         .find(|key| client.shard(client.slot(key.as_bytes())) != client.shard(Slot(SLOT)));
     let healthy = healthy.unwrap();
-    client.wait(increment(&healthy), PLENTY).await.unwrap();
+    client.call_within(increment(&healthy), LONG_TIMEOUT).await.unwrap();
     cluster.kill_owner(SLOT).unwrap();
     let begun = Instant::now();
-    // Others go on until the cluster itself declares that it is not whole.
+    // The other shards serve calls until the cluster declares itself down.
     let others = tokio::time::Instant::now();
     while others.elapsed() < Duration::from_millis(300) {
         let called = Instant::now();
-        client.wait(increment(&healthy), PLENTY).await.unwrap();
+        client.call_within(increment(&healthy), LONG_TIMEOUT).await.unwrap();
         assert!(called.elapsed() < Duration::from_millis(500));
     }
-    client.recovers(KEY).await;
+    client.wait_until_recovered(KEY).await;
     println!("after a killed primary: {:?}", begun.elapsed());
-    println!("whole again: {:?}", client.ready().await);
+    println!("every slot reachable after another {:?}", client.wait_until_ready().await);
 }

@@ -7,13 +7,13 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::resp_value::Value;
-use crate::transport::{Cause, Executed, Transport, Trouble};
-use crate::wire::client::Client;
+use crate::transport::{CallError, Cause, Executed, Transport};
+use crate::wire::client::RedisClient;
 use crate::wire::options::RedisOptions;
 use crate::wire::protocol::script_call::{Script, ScriptCall, Timing};
 
-/// Long enough for anything that is not meant to fail, also on a busy machine.
-pub(super) const PLENTY: Duration = Duration::from_secs(30);
+/// A timeout for calls that must succeed, even on a busy machine.
+pub(super) const LONG_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn options(address: SocketAddr) -> RedisOptions {
     RedisOptions::standalone(address.to_string())
@@ -28,56 +28,56 @@ pub(super) fn call(source: &str, keys: &[&str], args: &[&str]) -> ScriptCall {
     }
 }
 
-/// Adds one to a key: what is carried out twice is seen.
+/// Increments a key, so that a call that is executed twice is detected.
 pub(super) fn increment(key: &str) -> ScriptCall {
     call("return redis.call('INCR', KEYS[1])", &[key], &[])
 }
 
-pub(super) fn trouble(cause: Cause, executed: Executed) -> Result<Value, Trouble> {
-    Err(Trouble { cause, executed })
+pub(super) fn failure(cause: Cause, executed: Executed) -> Result<Value, CallError> {
+    Err(CallError { cause, executed })
 }
 
-impl Client {
-    /// Begins a call to the slot of its first key, and waits for what it hears as long as it takes.
-    pub(super) fn begin(
+impl RedisClient {
+    /// Sends a call to the slot of its first key. The future waits for the result without a timeout.
+    pub(super) fn send_call(
         &self,
         call: ScriptCall,
         within: Duration,
-    ) -> impl Future<Output = Result<Value, Trouble>> + Send + use<> {
-        let (heard, hears) = oneshot::channel();
+    ) -> impl Future<Output = Result<Value, CallError>> + Send + use<> {
+        let (sender, receiver) = oneshot::channel();
         let slot = self.slot(&call.keys[0]);
-        self.call(slot, call, Instant::now() + within, move |answer| drop(heard.send(answer)));
-        async move { hears.await.unwrap() }
+        self.call(slot, call, Instant::now() + within, move |result| drop(sender.send(result)));
+        async move { receiver.await.unwrap() }
     }
 
-    /// A call whose caller stops waiting at its deadline.
-    pub(super) async fn wait(&self, call: ScriptCall, within: Duration) -> Result<Value, Trouble> {
+    /// Sends a call, and waits for the result until its deadline.
+    pub(super) async fn call_within(&self, call: ScriptCall, within: Duration) -> Result<Value, CallError> {
         let deadline = Instant::now() + within;
-        match timeout_at(deadline, self.begin(call, within)).await {
-            Ok(answer) => answer,
-            Err(_) => trouble(Cause::Timeout, Executed::Unknown),
+        match timeout_at(deadline, self.send_call(call, within)).await {
+            Ok(result) => result,
+            Err(_) => failure(Cause::Timeout, Executed::Unknown),
         }
     }
 
-    /// Waits until every slot can be reached, and says how long that took.
-    pub(super) async fn ready(&self) -> Duration {
+    /// Waits until every slot is reachable. Returns how long that took.
+    pub(super) async fn wait_until_ready(&self) -> Duration {
         let begun = Instant::now();
         while !self.is_ready() {
-            assert!(begun.elapsed() < PLENTY, "no connection");
+            assert!(begun.elapsed() < LONG_TIMEOUT, "no connection");
             sleep(Duration::from_millis(1)).await;
         }
         begun.elapsed()
     }
 
-    /// Calls until a call is answered, and says how long that took.
-    pub(super) async fn recovers(&self, key: &str) -> Duration {
+    /// Calls until a call succeeds. Returns how long that took.
+    pub(super) async fn wait_until_recovered(&self, key: &str) -> Duration {
         let begun = Instant::now();
         loop {
-            let get = call("return redis.call('EXISTS', KEYS[1])", &[key], &[]);
-            if self.wait(get, Duration::from_millis(50)).await.is_ok() {
+            let exists = call("return redis.call('EXISTS', KEYS[1])", &[key], &[]);
+            if self.call_within(exists, Duration::from_millis(50)).await.is_ok() {
                 return begun.elapsed();
             }
-            assert!(begun.elapsed() < PLENTY, "does not recover");
+            assert!(begun.elapsed() < LONG_TIMEOUT, "the client does not recover");
             sleep(Duration::from_millis(2)).await;
         }
     }

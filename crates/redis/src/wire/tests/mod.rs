@@ -1,12 +1,12 @@
-//! The client against real servers. Figures are printed for who wants to see them.
+//! Tests of the client with real servers. They print measurements; `--nocapture` shows them.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod cluster;
 mod expiry;
+mod failures;
 mod helpers;
 mod sentinel;
 mod standalone;
 mod throughput;
 #[cfg(feature = "tls")]
 mod tls;
-mod trouble;

@@ -5,15 +5,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_testbed::{RedisServer, Reply};
 
-use super::helpers::{PLENTY, call, options};
-use crate::wire::client::Client;
+use super::helpers::{LONG_TIMEOUT, call, options};
+use crate::wire::client::RedisClient;
 
 const SOURCE: &str = "return 1";
 const CALLERS: usize = 64;
 const SPAN: Duration = Duration::from_secs(3);
 
-/// How many calls of a trivial script pass in a second, beside the server's own
-/// benchmark program. Run it in a release build, on a quiet machine:
+/// Measures the calls of a trivial script per second, and prints the figures of `redis-benchmark` beside them. Run it
+/// in a release build, on a quiet machine:
 ///
 ///     cargo test --release -p tollgate-redis -- --ignored --nocapture calls_per_second
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -21,7 +21,7 @@ const SPAN: Duration = Duration::from_secs(3);
 async fn calls_per_second() {
     let server = RedisServer::start(&[]).unwrap();
     for round in 1..=3 {
-        let peer = peer(&server);
+        let peer = redis_benchmark(&server);
         println!(
             "round {round}: redis-benchmark -c 1 -P 64: {:.0}, -c 4 -P 16: {:.0}, -c 50 -P 16: {:.0}",
             peer[0], peer[1], peer[2]
@@ -36,10 +36,10 @@ async fn calls_per_second() {
 async fn ours(server: &RedisServer, connections: usize) -> f64 {
     let mut options = options(server.address());
     options.connections_per_node = connections;
-    let client = Arc::new(Client::start(&options).unwrap());
-    client.ready().await;
+    let client = Arc::new(RedisClient::start(&options).unwrap());
+    client.wait_until_ready().await;
     let trivial = call(SOURCE, &["k"], &["1"]);
-    client.wait(trivial.clone(), PLENTY).await.unwrap();
+    client.call_within(trivial.clone(), LONG_TIMEOUT).await.unwrap();
     let begun = Instant::now();
     let callers: Vec<_> = (0..CALLERS)
         .map(|_| {
@@ -47,7 +47,7 @@ async fn ours(server: &RedisServer, connections: usize) -> f64 {
             tokio::spawn(async move {
                 let mut count = 0_u64;
                 while begun.elapsed() < SPAN {
-                    client.begin(trivial.clone(), PLENTY).await.unwrap();
+                    client.send_call(trivial.clone(), LONG_TIMEOUT).await.unwrap();
                     count += 1;
                 }
                 count
@@ -61,13 +61,14 @@ async fn ours(server: &RedisServer, connections: usize) -> f64 {
     per_second(count, begun.elapsed())
 }
 
-#[allow(clippy::float_arithmetic, reason = "a figure for people")]
+#[allow(clippy::float_arithmetic, reason = "a figure to print")]
 fn per_second(count: u64, span: Duration) -> f64 {
     count as f64 / span.as_secs_f64()
 }
 
-/// The same number under way at once over one connection, over four, and as many as the program likes best.
-fn peer(server: &RedisServer) -> [f64; 3] {
+/// Returns the calls per second of `redis-benchmark`: the same number in flight over one connection, the same over four,
+/// and 50 connections with 16 calls each.
+fn redis_benchmark(server: &RedisServer) -> [f64; 3] {
     let Reply::Text(name) = server.command(&["SCRIPT", "LOAD", SOURCE]).unwrap() else { panic!("no text") };
     [("1", "64"), ("4", "16"), ("50", "16")].map(|(connections, pipeline)| {
         let output = Command::new("redis-benchmark")

@@ -1,7 +1,10 @@
-//! A call of a gateway, as requests that are decided together.
+//! An RLS call, as requests that are decided together.
 
 use smallvec::SmallVec;
-use tollgate::{AskedTogether, Charge, Descriptor, Limit, Part, Request};
+use tollgate::Request;
+use tollgate::limiter::{JointCharge, JointRequest};
+use tollgate::policy::Descriptor;
+use tollgate::store::{Charge, Limit};
 use tonic::Status;
 
 use super::messages::{RateLimitDescriptor, RateLimitRequest};
@@ -9,34 +12,34 @@ use super::override_limits::OverrideLimits;
 use crate::engine::Engine;
 use crate::grpc::limits::{MAX_DESCRIPTORS, MAX_ENTRIES};
 
-/// What a call says, checked.
-pub(in crate::grpc) struct Call<'a> {
+/// A validated call.
+pub(in crate::grpc) struct RateLimitCall<'a> {
     domain: &'a str,
-    descriptors: SmallVec<[Described<'a>; 1]>,
+    descriptors: SmallVec<[CallDescriptor<'a>; 1]>,
 }
 
 /// One descriptor.
-struct Described<'a> {
+struct CallDescriptor<'a> {
     entries: SmallVec<[(&'a str, &'a str); 4]>,
     hits: u64,
-    gives_back: bool,
-    instead: Option<Instead>,
+    is_refund: bool,
+    override_limit: Option<CallerLimit>,
 }
 
-/// A limit that the gateway brings along.
-struct Instead {
+/// A limit supplied by the gateway.
+struct CallerLimit {
     limit: Limit,
     key: Vec<u8>,
     /// Nothing passes a limit of 0.
     is_closed: bool,
 }
 
-impl<'a> Call<'a> {
+impl<'a> RateLimitCall<'a> {
     pub(in crate::grpc) fn read(
         request: &'a RateLimitRequest,
         engine: &Engine,
         overrides: &OverrideLimits,
-    ) -> Result<Call<'a>, Status> {
+    ) -> Result<RateLimitCall<'a>, Status> {
         if request.domain.is_empty() {
             return Err(Status::invalid_argument("the domain must not be empty"));
         }
@@ -47,67 +50,66 @@ impl<'a> Call<'a> {
             return Err(Status::invalid_argument(format!("there are more than {MAX_DESCRIPTORS} descriptors")));
         }
         let hits = u64::from(request.hits_addend).max(1);
-        let read = |descriptor| Described::read(&request.domain, descriptor, hits, engine, overrides);
+        let read = |descriptor| CallDescriptor::read(&request.domain, descriptor, hits, engine, overrides);
         let descriptors = request.descriptors.iter().map(read).collect::<Result<_, _>>()?;
-        Ok(Call { domain: &request.domain, descriptors })
+        Ok(RateLimitCall { domain: &request.domain, descriptors })
     }
 
     pub(in crate::grpc) fn descriptors(&self) -> SmallVec<[Descriptor<'_>; 1]> {
-        let entries = self.descriptors.iter().map(|described| &described.entries);
+        let entries = self.descriptors.iter().map(|descriptor| &descriptor.entries);
         entries.map(|entries| Descriptor { domain: self.domain, entries }).collect()
     }
 
-    pub(in crate::grpc) fn asked<'c>(&'c self, descriptors: &'c [Descriptor<'c>]) -> Vec<AskedTogether<'c>> {
-        self.descriptors.iter().zip(descriptors).map(|(described, told)| described.asked(told)).collect()
+    pub(in crate::grpc) fn joint_requests<'c>(&'c self, descriptors: &'c [Descriptor<'c>]) -> Vec<JointRequest<'c>> {
+        self.descriptors.iter().zip(descriptors).map(|(own, descriptor)| own.joint_request(descriptor)).collect()
     }
 }
 
-impl<'a> Described<'a> {
+impl<'a> CallDescriptor<'a> {
     fn read(
         domain: &str,
         descriptor: &'a RateLimitDescriptor,
         hits: u64,
         engine: &Engine,
         overrides: &OverrideLimits,
-    ) -> Result<Described<'a>, Status> {
+    ) -> Result<CallDescriptor<'a>, Status> {
         if descriptor.entries.len() > MAX_ENTRIES {
             return Err(Status::invalid_argument(format!("a descriptor has more than {MAX_ENTRIES} entries")));
         }
-        let instead = match descriptor.limit {
+        let override_limit = match descriptor.limit {
             None => None,
-            Some(limit) => Some(Instead {
+            Some(limit) => Some(CallerLimit {
                 limit: overrides
                     .get(engine, limit)
-                    .ok_or_else(|| Status::invalid_argument("a descriptor's limit has no unit that is known"))?,
+                    .ok_or_else(|| Status::invalid_argument("a descriptor's limit has no known unit"))?,
                 key: key(domain, descriptor),
                 is_closed: limit.requests_per_unit == 0,
             }),
         };
-        Ok(Described {
+        Ok(CallDescriptor {
             entries: descriptor.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str())).collect(),
             hits: descriptor.hits_addend.map_or(hits, |own| own.value),
-            gives_back: descriptor.is_negative_hits,
-            instead,
+            is_refund: descriptor.is_negative_hits,
+            override_limit,
         })
     }
 
-    fn asked<'c>(&'c self, told: &'c Descriptor<'c>) -> AskedTogether<'c> {
-        let request = Request { cost: self.hits, ..Request::from_descriptor(told) };
-        let part = match &self.instead {
-            _ if self.gives_back => Part::GiveBack,
-            None => Part::Charge,
-            Some(instead) => {
-                // Twice what the smallest limit holds: it never fits.
-                let cost = if instead.is_closed && self.hits > 0 { 2 } else { self.hits };
-                Part::ChargeInstead(Charge::new(&instead.limit, &instead.key, cost))
+    fn joint_request<'c>(&'c self, descriptor: &'c Descriptor<'c>) -> JointRequest<'c> {
+        let request = Request { cost: self.hits, ..Request::from_descriptor(descriptor) };
+        let charge = match &self.override_limit {
+            _ if self.is_refund => JointCharge::Refund,
+            None => JointCharge::Rules,
+            Some(own) => {
+                // Twice the smallest limit, so it is never allowed.
+                let cost = if own.is_closed && self.hits > 0 { 2 } else { self.hits };
+                JointCharge::Custom(Charge::new(&own.limit, &own.key, cost))
             }
         };
-        AskedTogether { request, part }
+        JointRequest { request, charge }
     }
 }
 
-/// What is counted under a limit that the gateway brings along: each part
-/// behind its length, so that no two descriptors share a key.
+/// Returns the key of a gateway-supplied limit: each part with its length, so that no two descriptors share a key.
 fn key(domain: &str, descriptor: &RateLimitDescriptor) -> Vec<u8> {
     let entries = descriptor.entries.iter().flat_map(|entry| [&entry.key, &entry.value]);
     let mut key = Vec::new();

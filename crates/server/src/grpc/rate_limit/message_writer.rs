@@ -1,8 +1,7 @@
-/// Writes the fields of a message as protobuf encodes them, behind what is there. Like every encoder of `proto3` it
-/// leaves out numbers and texts that have their default.
+/// Appends the fields of a message in protobuf encoding. Like every `proto3` encoder it omits default values.
 ///
-/// An answer is written with every call, and this takes a third of what it takes to make prost's messages, to
-/// measure and to encode them.
+/// A response is written for every call, and this takes a third of the time of building, measuring and encoding prost
+/// messages.
 pub(in crate::grpc) struct MessageWriter<'a>(&'a mut Vec<u8>);
 
 /// How a field is written.
@@ -14,7 +13,7 @@ impl<'a> MessageWriter<'a> {
         MessageWriter(out)
     }
 
-    /// A number, or a value of an enumeration, which is none below 0.
+    /// Writes a number, or a value of an enumeration, which is never negative.
     pub(in crate::grpc) fn number(&mut self, field: u8, value: impl Into<u64>) {
         let value = value.into();
         if value > 0 {
@@ -31,10 +30,10 @@ impl<'a> MessageWriter<'a> {
         }
     }
 
-    /// A message within this one, also if nothing is in it.
+    /// Writes a nested message, even if it is empty.
     pub(in crate::grpc) fn message(&mut self, field: u8, write: impl FnOnce(&mut MessageWriter<'_>)) {
         self.key(field, LENGTH_DELIMITED);
-        // Nearly every length takes one byte. It is known when all is written.
+        // Nearly every length takes one byte. It is known after the content is written.
         let at = self.0.len();
         self.0.push(0);
         write(&mut MessageWriter(self.0));
@@ -48,7 +47,7 @@ impl<'a> MessageWriter<'a> {
         }
     }
 
-    /// Fields below 16 have a key of one byte, and there are no others here.
+    /// Fields below 16 have a key of one byte, and there are no others.
     fn key(&mut self, field: u8, kind: u8) {
         debug_assert!(field < 16, "{field}");
         self.0.push(field << 3 | kind);

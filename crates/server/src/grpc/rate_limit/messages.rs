@@ -1,5 +1,5 @@
-//! The messages of `envoy.service.ratelimit.v3`, with what they need of other packages. Answers are written without
-//! them, see [`status`](super::status); they are here to be read again by tests.
+//! The messages of `envoy.service.ratelimit.v3`, and those of other packages that they need. Responses are written
+//! without them, see [`status`](super::status); tests decode them.
 
 use prost::{Enumeration, Message};
 
@@ -19,10 +19,10 @@ pub(in crate::grpc) struct RateLimitRequest {
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::grpc) struct RateLimitDescriptor {
     #[prost(message, repeated, tag = "1")]
-    pub(in crate::grpc) entries: Vec<Entry>,
+    pub(in crate::grpc) entries: Vec<DescriptorEntry>,
     #[prost(message, optional, tag = "2")]
     pub(in crate::grpc) limit: Option<RateLimitOverride>,
-    /// Instead of the request's; 0 takes nothing.
+    /// Replaces the request's; 0 is a peek.
     #[prost(message, optional, tag = "3")]
     pub(in crate::grpc) hits_addend: Option<UInt64Value>,
     #[prost(bool, tag = "4")]
@@ -30,7 +30,7 @@ pub(in crate::grpc) struct RateLimitDescriptor {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(in crate::grpc) struct Entry {
+pub(in crate::grpc) struct DescriptorEntry {
     #[prost(string, tag = "1")]
     pub(in crate::grpc) key: String,
     #[prost(string, tag = "2")]
@@ -41,7 +41,7 @@ pub(in crate::grpc) struct Entry {
 pub(in crate::grpc) struct RateLimitOverride {
     #[prost(uint32, tag = "1")]
     pub(in crate::grpc) requests_per_unit: u32,
-    #[prost(enumeration = "Unit", tag = "2")]
+    #[prost(enumeration = "RateLimitUnit", tag = "2")]
     pub(in crate::grpc) unit: i32,
 }
 
@@ -82,7 +82,7 @@ pub(in crate::grpc) struct DescriptorStatus {
 pub(in crate::grpc) struct RateLimit {
     #[prost(uint32, tag = "1")]
     pub(in crate::grpc) requests_per_unit: u32,
-    #[prost(enumeration = "Unit", tag = "2")]
+    #[prost(enumeration = "RateLimitUnit", tag = "2")]
     pub(in crate::grpc) unit: i32,
     #[prost(string, tag = "3")]
     pub(in crate::grpc) name: String,
@@ -106,7 +106,7 @@ pub(in crate::grpc) struct Duration {
     pub(in crate::grpc) seconds: i64,
 }
 
-/// Never `UNKNOWN`, which a gateway takes for yes.
+/// Never `UNKNOWN`, which a gateway treats as OK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub(in crate::grpc) enum Code {
@@ -117,7 +117,7 @@ pub(in crate::grpc) enum Code {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
-pub(in crate::grpc) enum Unit {
+pub(in crate::grpc) enum RateLimitUnit {
     Unknown = 0,
     Second = 1,
     Minute = 2,
@@ -128,27 +128,36 @@ pub(in crate::grpc) enum Unit {
     Week = 7,
 }
 
-impl Unit {
-    const ALL: [Unit; 7] = [Unit::Second, Unit::Minute, Unit::Hour, Unit::Day, Unit::Month, Unit::Year, Unit::Week];
+impl RateLimitUnit {
+    const ALL: [RateLimitUnit; 7] = [
+        RateLimitUnit::Second,
+        RateLimitUnit::Minute,
+        RateLimitUnit::Hour,
+        RateLimitUnit::Day,
+        RateLimitUnit::Month,
+        RateLimitUnit::Year,
+        RateLimitUnit::Week,
+    ];
 
-    /// How long it is, in seconds; `None` if nobody knows. A month has 30 days and a year 365, as in policies.
+    /// Returns the length in seconds; `None` if unknown. A month has 30 days and a year 365, as in policies.
     pub(in crate::grpc) const fn seconds(self) -> Option<u64> {
         const DAY: u64 = 86_400;
         match self {
-            Unit::Unknown => None,
-            Unit::Second => Some(1),
-            Unit::Minute => Some(60),
-            Unit::Hour => Some(3_600),
-            Unit::Day => Some(DAY),
-            Unit::Month => Some(30 * DAY),
-            Unit::Year => Some(365 * DAY),
-            Unit::Week => Some(7 * DAY),
+            RateLimitUnit::Unknown => None,
+            RateLimitUnit::Second => Some(1),
+            RateLimitUnit::Minute => Some(60),
+            RateLimitUnit::Hour => Some(3_600),
+            RateLimitUnit::Day => Some(DAY),
+            RateLimitUnit::Month => Some(30 * DAY),
+            RateLimitUnit::Year => Some(365 * DAY),
+            RateLimitUnit::Week => Some(7 * DAY),
         }
     }
 
-    /// The unit of this length; unknown if there is none.
-    pub(in crate::grpc) fn lasting(ns: u64) -> Unit {
-        let is_it = |unit: &Unit| unit.seconds().is_some_and(|seconds| seconds.checked_mul(1_000_000_000) == Some(ns));
-        Unit::ALL.into_iter().find(is_it).unwrap_or(Unit::Unknown)
+    /// Returns the unit of this length; unknown if there is none.
+    pub(in crate::grpc) fn lasting(ns: u64) -> RateLimitUnit {
+        let has_length =
+            |unit: &RateLimitUnit| unit.seconds().is_some_and(|seconds| seconds.checked_mul(1_000_000_000) == Some(ns));
+        RateLimitUnit::ALL.into_iter().find(has_length).unwrap_or(RateLimitUnit::Unknown)
     }
 }

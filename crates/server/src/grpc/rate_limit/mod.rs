@@ -1,4 +1,4 @@
-//! `envoy.service.ratelimit.v3`: the messages, and a call as requests that are decided together.
+//! `envoy.service.ratelimit.v3`: the messages, and calls as requests that are decided together.
 
 pub(in crate::grpc) mod call;
 pub(in crate::grpc) mod message_writer;
@@ -12,16 +12,15 @@ use std::task::{Context, Poll, Waker};
 
 use tonic::Status;
 
-use super::limits::CALL_WITHIN;
+use super::limits::CALL_TIMEOUT;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
-use call::Call;
+use call::RateLimitCall;
 use messages::RateLimitRequest;
 use override_limits::OverrideLimits;
 
-/// `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`: decides a call, and writes the answer behind what
-/// is there.
-pub(super) async fn answer(
+/// `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`: decides a call and appends the response.
+pub(super) async fn should_rate_limit(
     engine: &Engine,
     overrides: &OverrideLimits,
     request: &RateLimitRequest,
@@ -29,14 +28,14 @@ pub(super) async fn answer(
 ) -> Result<(), Status> {
     if engine.waits_for_store() {
         // A shared store has its own deadline; this is for one that has none.
-        let decided = tokio::time::timeout(CALL_WITHIN, decide(engine, overrides, request, out));
-        // On the heap: calls that are decided in memory would be moved about with the room for it.
-        return Box::pin(decided).await.unwrap_or_else(|_| Err(no_answer()));
+        let decided = tokio::time::timeout(CALL_TIMEOUT, decide(engine, overrides, request, out));
+        // Boxed: calls decided in memory would be moved with space for it.
+        return Box::pin(decided).await.unwrap_or_else(|_| Err(unavailable()));
     }
-    // In memory a decision is there when it is first asked for. So it stays here, and no call carries it about.
+    // A decision in memory is ready at the first poll. So it stays on the stack.
     match pin!(decide(engine, overrides, request, out)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(decided) => decided,
-        Poll::Pending => Err(no_answer()),
+        Poll::Pending => Err(unavailable()),
     }
 }
 
@@ -46,12 +45,12 @@ async fn decide(
     request: &RateLimitRequest,
     out: &mut Vec<u8>,
 ) -> Result<(), Status> {
-    let call = Call::read(request, engine, overrides)?;
+    let call = RateLimitCall::read(request, engine, overrides)?;
     let descriptors = call.descriptors();
-    let together = engine.decide_together(FrontEnd::Grpc, &call.asked(&descriptors)).await;
+    let together = engine.check_all(FrontEnd::Grpc, &call.joint_requests(&descriptors)).await;
     status::write(&together, &request.descriptors, out)
 }
 
-fn no_answer() -> Status {
+fn unavailable() -> Status {
     Status::unavailable("the store does not answer")
 }

@@ -1,17 +1,18 @@
-//! A verdict, as a gateway reads it.
+//! Verdicts as RLS responses.
 
-use tollgate::{Decision, Together, Verdict};
+use tollgate::Verdict;
+use tollgate::limiter::JointVerdict;
+use tollgate::quota::Decision;
 use tonic::Status;
 
 use super::message_writer::MessageWriter;
-use super::messages::{Code, RateLimitDescriptor, RateLimitOverride, Unit};
+use super::messages::{Code, RateLimitDescriptor, RateLimitOverride, RateLimitUnit};
 
 const S_NS: u64 = 1_000_000_000;
 
-/// Writes the answer to a call, a `RateLimitResponse`, behind what is there. What is only the store's trouble is an
-/// error: the gateway knows what to do then.
+/// Appends the `RateLimitResponse` of a call. A store failure is an error: the gateway is configured for it.
 pub(in crate::grpc) fn write(
-    together: &Together,
+    together: &JointVerdict,
     descriptors: &[RateLimitDescriptor],
     out: &mut Vec<u8>,
 ) -> Result<(), Status> {
@@ -40,25 +41,25 @@ fn code_of(verdict: &Verdict) -> Option<Code> {
 }
 
 /// A `DescriptorStatus`.
-fn write_status(verdict: &Verdict, brought: Option<RateLimitOverride>, status: &mut MessageWriter<'_>) {
-    // One that the store could not answer for stands in the way as well as one that is over its limit.
+fn write_status(verdict: &Verdict, override_limit: Option<RateLimitOverride>, status: &mut MessageWriter<'_>) {
+    // A descriptor that the store could not decide blocks the call like one over its limit.
     status.number(1, code_of(verdict).unwrap_or(Code::OverLimit) as u64);
-    if let (Some(decision), Some(limit)) = (verdict.instead(), brought) {
+    if let (Some(decision), Some(limit)) = (verdict.caller_decision(), override_limit) {
         let RateLimitOverride { requests_per_unit, unit } = limit;
         write_limit(status, requests_per_unit, u64::try_from(unit).unwrap_or(0), "");
-        return write_standing(status, decision, requests_per_unit);
+        return write_limit_state(status, decision, requests_per_unit);
     }
     match verdict.deciding() {
         Some(state) => {
             let quota = verdict.quota(state);
-            let unit = Unit::lasting(quota.period_ns()) as u64;
+            let unit = RateLimitUnit::lasting(quota.period_ns()) as u64;
             write_limit(status, saturated(quota.amount()), unit, verdict.limit_name(state));
-            write_standing(status, &state.decision, u32::MAX);
+            write_limit_state(status, &state.decision, u32::MAX);
         }
         None => {
-            // A rule that denies is a limit of 0 to a gateway, which knows no other.
+            // A rule that denies is sent as a limit of 0, because RLS has no other form.
             if let Some(rule) = verdict.rule() {
-                write_limit(status, 0, Unit::Unknown as u64, rule);
+                write_limit(status, 0, RateLimitUnit::Unknown as u64, rule);
             }
             status.number(3, if verdict.is_unlimited() { u32::MAX } else { 0 });
         }
@@ -73,9 +74,9 @@ fn write_limit(status: &mut MessageWriter<'_>, requests_per_unit: u32, unit: u64
     });
 }
 
-/// What remains, which is never more than `most`, and when all of it is back, if that is known: in whole seconds, rounded
-/// up, because gateways read no more.
-fn write_standing(status: &mut MessageWriter<'_>, decision: &Decision, most: u32) {
+/// Writes what remains, at most `most`, and the time until reset, if known: in whole seconds, rounded up, because
+/// gateways read no more.
+fn write_limit_state(status: &mut MessageWriter<'_>, decision: &Decision, most: u32) {
     status.number(3, saturated(decision.remaining).min(most));
     if decision.reset_after < u64::MAX {
         status.message(4, |reset| reset.number(1, decision.reset_after.div_ceil(S_NS)));

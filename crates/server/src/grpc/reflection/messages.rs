@@ -6,13 +6,13 @@ use prost::{Message, Oneof};
 pub(in crate::grpc) struct ServerReflectionRequest {
     #[prost(string, tag = "1")]
     pub(in crate::grpc) host: String,
-    #[prost(oneof = "Asked", tags = "3, 4, 7")]
-    pub(in crate::grpc) asked: Option<Asked>,
+    #[prost(oneof = "MessageRequest", tags = "3, 4, 7")]
+    pub(in crate::grpc) message_request: Option<MessageRequest>,
 }
 
-/// What we have no answer to is not among these.
+/// Unsupported requests are omitted.
 #[derive(Clone, PartialEq, Oneof)]
-pub(in crate::grpc) enum Asked {
+pub(in crate::grpc) enum MessageRequest {
     #[prost(string, tag = "3")]
     FileByFilename(String),
     #[prost(string, tag = "4")]
@@ -27,12 +27,12 @@ pub(in crate::grpc) struct ServerReflectionResponse {
     pub(in crate::grpc) valid_host: String,
     #[prost(message, optional, tag = "2")]
     pub(in crate::grpc) original_request: Option<ServerReflectionRequest>,
-    #[prost(oneof = "Told", tags = "4, 6, 7")]
-    pub(in crate::grpc) told: Option<Told>,
+    #[prost(oneof = "MessageResponse", tags = "4, 6, 7")]
+    pub(in crate::grpc) message_response: Option<MessageResponse>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(in crate::grpc) enum Told {
+pub(in crate::grpc) enum MessageResponse {
     #[prost(message, tag = "4")]
     Files(FileDescriptorResponse),
     #[prost(message, tag = "6")]

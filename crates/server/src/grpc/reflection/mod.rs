@@ -16,11 +16,11 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use super::service::SERVICES;
 use files::{file_of, files_of};
 use messages::{
-    Asked, ErrorResponse, FileDescriptorResponse, ListServiceResponse, ServerReflectionRequest,
-    ServerReflectionResponse, ServiceResponse, Told,
+    ErrorResponse, FileDescriptorResponse, ListServiceResponse, MessageRequest, MessageResponse,
+    ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
 };
 
-/// `grpc.reflection.v1.ServerReflection/ServerReflectionInfo`: what can be asked here, for tools such as grpcurl.
+/// `grpc.reflection.v1.ServerReflection/ServerReflectionInfo`: describes the services, for tools such as grpcurl.
 #[derive(Clone, Debug)]
 pub(super) struct Reflection(pub(super) watch::Receiver<bool>);
 
@@ -29,34 +29,40 @@ impl StreamingService<ServerReflectionRequest> for Reflection {
     type ResponseStream = Pin<Box<dyn Stream<Item = Result<ServerReflectionResponse, Status>> + Send>>;
     type Future = Ready<Result<Response<Self::ResponseStream>, Status>>;
 
-    fn call(&mut self, questions: Request<Streaming<ServerReflectionRequest>>) -> Self::Future {
-        let answers = questions.into_inner().map(|question| Some(question.map(answer)));
-        // Nobody who keeps a stream open can keep the service from stopping.
+    fn call(&mut self, requests: Request<Streaming<ServerReflectionRequest>>) -> Self::Future {
+        let responses = requests.into_inner().map(|request| Some(request.map(respond)));
+        // An open stream must not block shutdown.
         let stopped = WatchStream::new(self.0.clone()).filter(|stopped| *stopped).map(|_| None);
-        let until_either_ends = answers.chain(tokio_stream::once(None)).merge(stopped).take_while(Option::is_some);
-        ready(Ok(Response::new(Box::pin(until_either_ends.filter_map(|answer| answer)))))
+        let until_either_ends = responses.chain(tokio_stream::once(None)).merge(stopped).take_while(Option::is_some);
+        ready(Ok(Response::new(Box::pin(until_either_ends.filter_map(|response| response)))))
     }
 }
 
-fn answer(question: ServerReflectionRequest) -> ServerReflectionResponse {
-    let told = match &question.asked {
-        Some(Asked::ListServices(_)) => Told::Services(ListServiceResponse {
+fn respond(request: ServerReflectionRequest) -> ServerReflectionResponse {
+    let message_response = match &request.message_request {
+        Some(MessageRequest::ListServices(_)) => MessageResponse::Services(ListServiceResponse {
             service: SERVICES.iter().map(|name| ServiceResponse { name: (*name).to_owned() }).collect(),
         }),
-        Some(Asked::FileByFilename(name)) => files(&files_of(name)),
-        Some(Asked::FileContainingSymbol(symbol)) => files(&file_of(symbol).map_or_else(Vec::new, files_of)),
-        None => error(Code::Unimplemented, "there are no extensions"),
+        Some(MessageRequest::FileByFilename(name)) => files(&files_of(name)),
+        Some(MessageRequest::FileContainingSymbol(symbol)) => files(&file_of(symbol).map_or_else(Vec::new, files_of)),
+        None => error(Code::Unimplemented, "extensions are not supported"),
     };
-    ServerReflectionResponse { valid_host: question.host.clone(), original_request: Some(question), told: Some(told) }
-}
-
-fn files(files: &[prost_types::FileDescriptorProto]) -> Told {
-    if files.is_empty() {
-        return error(Code::NotFound, "there is no such file or symbol");
+    ServerReflectionResponse {
+        valid_host: request.host.clone(),
+        original_request: Some(request),
+        message_response: Some(message_response),
     }
-    Told::Files(FileDescriptorResponse { file_descriptor_proto: files.iter().map(Message::encode_to_vec).collect() })
 }
 
-fn error(code: Code, message: &str) -> Told {
-    Told::Error(ErrorResponse { error_code: code.into(), error_message: message.to_owned() })
+fn files(files: &[prost_types::FileDescriptorProto]) -> MessageResponse {
+    if files.is_empty() {
+        return error(Code::NotFound, "unknown file or symbol");
+    }
+    MessageResponse::Files(FileDescriptorResponse {
+        file_descriptor_proto: files.iter().map(Message::encode_to_vec).collect(),
+    })
+}
+
+fn error(code: Code, message: &str) -> MessageResponse {
+    MessageResponse::Error(ErrorResponse { error_code: code.into(), error_message: message.to_owned() })
 }

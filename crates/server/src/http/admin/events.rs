@@ -1,4 +1,4 @@
-//! `GET /api/events`: what happens, as server-sent events.
+//! `GET /api/events`: events as server-sent events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,44 +10,46 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::Admin;
-use crate::http::problem::Problem;
-use crate::observe::{Delivery, Event, Subscription};
+use super::AdminState;
+use crate::http::problem::ProblemDetails;
+use crate::observe::{Delivery, Event, EventSubscription};
 
-/// How many may listen at once. Each costs a copy of every event.
-pub(super) const LISTENERS: usize = 32;
+/// The maximum number of subscribers. Each receives a copy of every event.
+pub(super) const MAX_SUBSCRIBERS: usize = 32;
 
-/// How many events may be on the way to one who listens. Beyond them it lags behind, and is told what it lost.
-const ON_THE_WAY: usize = 16;
+/// The events buffered for one subscriber. A slower subscriber loses events, and receives their number.
+const MAX_BUFFERED_EVENTS: usize = 16;
 
-/// So that what stands between knows that the connection is alive.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// Keeps the connection alive through proxies.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-type Sent = mpsc::Sender<Result<ServerSent, Infallible>>;
+type EventSender = mpsc::Sender<Result<ServerSent, Infallible>>;
 
-/// The latest events, and then each as it happens. It ends when the service does.
+/// Streams the recent events, then each new one, until the service stops.
 pub(super) async fn events(
-    State(admin): State<Admin>,
-) -> Result<Sse<impl Stream<Item = Result<ServerSent, Infallible>>>, Problem> {
-    let place = Arc::clone(&admin.listeners).try_acquire_owned().map_err(|_| Problem::too_many_listeners(LISTENERS))?;
+    State(admin): State<AdminState>,
+) -> Result<Sse<impl Stream<Item = Result<ServerSent, Infallible>>>, ProblemDetails> {
+    let slot = Arc::clone(&admin.subscribers)
+        .try_acquire_owned()
+        .map_err(|_| ProblemDetails::too_many_subscribers(MAX_SUBSCRIBERS))?;
     let observer = admin.engine.observer();
-    // In this order: what happens in between is in both, and told once.
+    // In this order: an event in between is in both, and sent once.
     let subscription = observer.subscribe();
     let recent = observer.recent_events();
-    let (sent, receiver) = mpsc::channel(ON_THE_WAY);
-    tokio::spawn(tell(recent, subscription, sent, admin.stopped.clone(), place));
-    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)))
+    let (sender, receiver) = mpsc::channel(MAX_BUFFERED_EVENTS);
+    tokio::spawn(send_events(recent, subscription, sender, admin.stopped.clone(), slot));
+    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)))
 }
 
-async fn tell(
+async fn send_events(
     recent: Vec<Arc<Event>>,
-    mut subscription: Subscription,
-    sent: Sent,
+    mut subscription: EventSubscription,
+    sender: EventSender,
     mut stopped: watch::Receiver<bool>,
-    _place: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 ) {
     for event in &recent {
-        if sent.send(Ok(written(event))).await.is_err() {
+        if sender.send(Ok(server_sent(event))).await.is_err() {
             return;
         }
     }
@@ -55,20 +57,20 @@ async fn tell(
         let delivery = tokio::select! {
             delivery = subscription.next() => delivery,
             _ = stopped.wait_for(|stopped| *stopped) => return,
-            () = sent.closed() => return,
+            () = sender.closed() => return,
         };
         let line = match delivery {
             None => return,
             Some(Delivery::Event(event)) if recent.iter().any(|known| Arc::ptr_eq(known, &event)) => continue,
-            Some(Delivery::Event(event)) => written(&event),
+            Some(Delivery::Event(event)) => server_sent(&event),
             Some(Delivery::Lost(count)) => ServerSent::default().event("lost").data(format!("{{\"events\":{count}}}")),
         };
-        if sent.send(Ok(line)).await.is_err() {
+        if sender.send(Ok(line)).await.is_err() {
             return;
         }
     }
 }
 
-fn written(event: &Event) -> ServerSent {
+fn server_sent(event: &Event) -> ServerSent {
     ServerSent::default().event(event.name()).data(event.to_json())
 }

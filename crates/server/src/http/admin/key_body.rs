@@ -1,18 +1,18 @@
 use serde::Serialize;
+use tollgate::limiter::{KeyCounter, KeyOverride, KeyReport};
 use tollgate::policy::GrantSource;
 use tollgate::policy::promise::limit_words;
-use tollgate::{KeyCounter, KeyOverride, KeyReport};
 
 use crate::observe::Timestamp;
 
 const MS_NS: u64 = 1_000_000;
 
-/// How a key stands, as JSON.
+/// The state of a key as JSON.
 #[derive(Serialize)]
 pub(super) struct KeyBody {
     rule: String,
     key: String,
-    /// What the key is called in logs, events and lists.
+    /// The client ID in logs, events and lists.
     client: String,
     counters: Vec<CounterBody>,
     violations: Option<u64>,
@@ -24,7 +24,8 @@ pub(super) struct KeyBody {
 #[derive(Serialize)]
 struct CounterBody {
     name: String,
-    /// Whose limit it is: the rule's, a tier's, that of an override in the policy, or one that was set by hand.
+    /// The source of the limit: the rule, a tier, an override in the policy, or an override set through the admin API
+    /// (`hand`).
     of: &'static str,
     /// The tier, or the pattern of the override.
     which: Option<String>,
@@ -37,7 +38,7 @@ struct CounterBody {
     reset_after_ms: Option<u64>,
 }
 
-/// A limit that was set by hand, as JSON.
+/// An override as JSON.
 #[derive(Serialize)]
 pub(super) struct OverrideBody {
     rule: String,
@@ -78,7 +79,7 @@ impl From<&KeyCounter> for CounterBody {
             remaining: counter.standing.remaining,
             most: counter.standing.limit,
             held: counter.held(),
-            // Nobody knows when a permit without a lease comes back.
+            // It is unknown when a permit without a lease is released.
             reset_after_ms: Some(counter.standing.reset_after).filter(|after| *after < u64::MAX).map(ms),
         }
     }
@@ -95,7 +96,7 @@ impl From<&KeyOverride> for OverrideBody {
     }
 }
 
-/// Rounded up, as everywhere.
+/// Rounds up.
 fn ms(ns: u64) -> u64 {
     ns.div_ceil(MS_NS)
 }

@@ -1,9 +1,9 @@
-//! What operators see and do.
+//! The admin API.
 
+mod auth;
 mod events;
-mod gate;
 mod key_body;
-mod key_name;
+mod key_path;
 mod keys;
 mod reload;
 mod top;
@@ -18,40 +18,46 @@ use axum::{Json, Router};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::promise_body::PromiseBody;
-use super::routes::Routes;
+use super::routes::HttpRouter;
 use crate::access::AccessToken;
 use crate::engine::Engine;
 pub use reload::ReloadRequest;
 
-/// What the admin interface works with.
+/// The state of the admin API.
 #[derive(Clone)]
-pub(crate) struct Admin {
+pub(crate) struct AdminState {
     pub(crate) engine: Arc<Engine>,
-    /// What must be brought, if anything.
+    /// The required token, if any.
     pub(crate) token: Option<AccessToken>,
-    /// Where requests go to read the policy again, if somebody takes them.
+    /// Receives reload requests, if reloading is possible.
     pub(crate) reloads: Option<mpsc::Sender<ReloadRequest>>,
-    /// Whether the service is about to end, which ends what would go on for ever.
+    /// Whether the service is stopping, which ends event streams.
     pub(crate) stopped: watch::Receiver<bool>,
-    /// Places for those who listen to events.
-    pub(crate) listeners: Arc<Semaphore>,
+    /// Slots of event subscribers.
+    pub(crate) subscribers: Arc<Semaphore>,
 }
 
-impl Admin {
-    pub(crate) fn new(engine: Arc<Engine>, stopped: watch::Receiver<bool>) -> Admin {
-        Admin { engine, token: None, reloads: None, stopped, listeners: Arc::new(Semaphore::new(events::LISTENERS)) }
+impl AdminState {
+    pub(crate) fn new(engine: Arc<Engine>, stopped: watch::Receiver<bool>) -> AdminState {
+        AdminState {
+            engine,
+            token: None,
+            reloads: None,
+            stopped,
+            subscribers: Arc::new(Semaphore::new(events::MAX_SUBSCRIBERS)),
+        }
     }
 }
 
-impl FromRef<Admin> for Arc<Engine> {
-    fn from_ref(admin: &Admin) -> Arc<Engine> {
+impl FromRef<AdminState> for Arc<Engine> {
+    fn from_ref(admin: &AdminState) -> Arc<Engine> {
         Arc::clone(&admin.engine)
     }
 }
 
-/// Behind the gate, everything.
-pub(crate) fn admin_routes(admin: Admin) -> Routes {
-    let gate = from_fn_with_state(admin.clone(), gate::gate);
+/// Returns the router of the admin listener; every route requires authentication.
+pub(crate) fn admin_routes(admin: AdminState) -> HttpRouter {
+    let authenticate = from_fn_with_state(admin.clone(), auth::authenticate);
     let engine = Arc::clone(&admin.engine);
     let router = Router::new()
         .route("/metrics", get(super::metrics))
@@ -64,12 +70,12 @@ pub(crate) fn admin_routes(admin: Admin) -> Routes {
         .route("/api/reload", post(reload::reload))
         .fallback(super::no_such_path)
         .method_not_allowed_fallback(super::wrong_method)
-        .layer(gate)
+        .layer(authenticate)
         .with_state(admin);
-    Routes::new(router, None, &engine)
+    HttpRouter::new(router, None, &engine)
 }
 
-/// `GET /api/rules`: the rules in force, with what each promises.
+/// `GET /api/rules`: the active rules, with their guarantees.
 async fn rules(State(engine): State<Arc<Engine>>) -> Json<HashMap<&'static str, Vec<PromiseBody>>> {
     let rules = engine.with_promises(|promises| promises.iter().map(PromiseBody::from).collect());
     Json(HashMap::from([("rules", rules)]))

@@ -5,22 +5,22 @@ use axum::{Extension, Json};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::Admin;
-use crate::http::connection::Caller;
-use crate::http::problem::Problem;
+use super::AdminState;
+use crate::http::connection::HttpCaller;
+use crate::http::problem::ProblemDetails;
 use crate::observe::ChangeKind;
 
-/// Somebody wants the policy to be read again, and waits to hear how it went.
+/// A request to reload the policy, which waits for the result.
 #[derive(Debug)]
 pub struct ReloadRequest {
-    answer: oneshot::Sender<Result<String, String>>,
+    sender: oneshot::Sender<Result<String, String>>,
 }
 
 impl ReloadRequest {
-    /// Says how it went, in words: what is in force now, or why the old policy still is.
+    /// Returns the result to the caller: a summary of the active policy, or why the old one stays active.
     pub fn answer(self, outcome: Result<String, String>) {
-        // Who asked may have gone away.
-        let _ = self.answer.send(outcome);
+        // The caller may have disconnected.
+        let _ = self.sender.send(outcome);
     }
 }
 
@@ -30,23 +30,23 @@ pub(super) struct ReloadedBody {
     message: String,
 }
 
-/// `POST /api/reload`: reads the policy again, as SIGHUP does.
+/// `POST /api/reload`: reloads the policy, as SIGHUP does.
 pub(super) async fn reload(
-    State(admin): State<Admin>,
-    Extension(caller): Extension<Arc<Caller>>,
-) -> Result<Json<ReloadedBody>, Problem> {
-    let outcome = ask(&admin).await;
+    State(admin): State<AdminState>,
+    Extension(caller): Extension<Arc<HttpCaller>>,
+) -> Result<Json<ReloadedBody>, ProblemDetails> {
+    let outcome = request_reload(&admin).await;
     admin.note(&caller, ChangeKind::Reload, None, None, &outcome);
     outcome.map(|message| Json(ReloadedBody { reloaded: true, message }))
 }
 
-async fn ask(admin: &Admin) -> Result<String, Problem> {
-    let requests = admin.reloads.as_ref().ok_or_else(Problem::nothing_to_reload)?;
-    let (answer, answered) = oneshot::channel();
-    requests.send(ReloadRequest { answer }).await.map_err(|_| Problem::nothing_to_reload())?;
-    match answered.await {
+async fn request_reload(admin: &AdminState) -> Result<String, ProblemDetails> {
+    let requests = admin.reloads.as_ref().ok_or_else(ProblemDetails::nothing_to_reload)?;
+    let (sender, outcome) = oneshot::channel();
+    requests.send(ReloadRequest { sender }).await.map_err(|_| ProblemDetails::nothing_to_reload())?;
+    match outcome.await {
         Ok(Ok(message)) => Ok(message),
-        Ok(Err(why)) => Err(Problem::not_reloaded(&why)),
-        Err(_) => Err(Problem::nothing_to_reload()),
+        Ok(Err(cause)) => Err(ProblemDetails::not_reloaded(&cause)),
+        Err(_) => Err(ProblemDetails::nothing_to_reload()),
     }
 }

@@ -6,12 +6,12 @@ use axum::http::Uri;
 use serde::Serialize;
 
 use crate::engine::Engine;
-use crate::http::problem::Problem;
+use crate::http::problem::ProblemDetails;
 use crate::observe::{FrequentClient, Observer, Timestamp};
 
-/// How many clients are listed unless somebody says otherwise, and at most.
-const USUAL: usize = 10;
-const MOST: usize = 100;
+/// The default and the maximum number of listed clients.
+const DEFAULT_COUNT: usize = 10;
+const MAX_COUNT: usize = 100;
 
 #[derive(Serialize)]
 pub(super) struct TopBody {
@@ -21,7 +21,7 @@ pub(super) struct TopBody {
 #[derive(Serialize)]
 struct RuleTopBody {
     rule: String,
-    /// In the same time as the lists, whoever asked.
+    /// Refusals of all clients in the same period.
     refusals: u64,
     offenders: Vec<ClientBody>,
     near_limit: Vec<ClientBody>,
@@ -30,50 +30,52 @@ struct RuleTopBody {
 #[derive(Serialize)]
 struct ClientBody {
     client: Arc<str>,
-    /// The most that it can have been; `count - error` is certain.
+    /// The upper bound; `count - error` is the lower bound.
     count: u64,
     error: u64,
     last_seen: Timestamp,
 }
 
-/// `GET /api/top[?rule=NAME][&n=NUMBER]`: who is refused most often, and who is near a limit.
-pub(super) async fn top(State(engine): State<Arc<Engine>>, uri: Uri) -> Result<Json<TopBody>, Problem> {
-    let wanted = Wanted::of(uri.query().unwrap_or_default())?;
-    let plan = engine.limiter().policy();
-    let rules = plan.rules().iter().map(|rule| &*rule.name);
+/// `GET /api/top[?rule=NAME][&n=NUMBER]`: the clients that are refused most often, and those near a limit.
+pub(super) async fn top(State(engine): State<Arc<Engine>>, uri: Uri) -> Result<Json<TopBody>, ProblemDetails> {
+    let query = TopQuery::of(uri.query().unwrap_or_default())?;
+    let policy = engine.limiter().policy();
+    let rules = policy.rules().iter().map(|rule| &*rule.name);
     let rules: Vec<RuleTopBody> = rules
-        .filter(|rule| wanted.rule.as_deref().is_none_or(|wanted| wanted == *rule))
-        .map(|rule| RuleTopBody::new(engine.observer(), rule, wanted.count))
+        .filter(|rule| query.rule.as_deref().is_none_or(|query| query == *rule))
+        .map(|rule| RuleTopBody::new(engine.observer(), rule, query.count))
         .collect();
-    match wanted.rule {
-        Some(rule) if rules.is_empty() => Err(Problem::no_such_rule(&rule)),
+    match query.rule {
+        Some(rule) if rules.is_empty() => Err(ProblemDetails::no_such_rule(&rule)),
         _ => Ok(Json(TopBody { rules })),
     }
 }
 
-struct Wanted {
+struct TopQuery {
     rule: Option<String>,
     count: usize,
 }
 
-impl Wanted {
-    fn of(query: &str) -> Result<Wanted, Problem> {
-        let mut wanted = Wanted { rule: None, count: USUAL };
+impl TopQuery {
+    fn of(query: &str) -> Result<TopQuery, ProblemDetails> {
+        let mut parsed = TopQuery { rule: None, count: DEFAULT_COUNT };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match name {
                 "rule" => {
-                    let rule = super::key_name::decoded(value);
-                    wanted.rule = Some(rule.ok_or_else(|| Problem::bad_path("`rule` must be percent-encoded UTF-8"))?);
+                    let rule = super::key_path::decoded(value);
+                    parsed.rule =
+                        Some(rule.ok_or_else(|| ProblemDetails::bad_path("`rule` must be percent-encoded UTF-8"))?);
                 }
                 "n" => {
-                    let count = value.parse().ok().filter(|count| (1..=MOST).contains(count));
-                    wanted.count = count.ok_or_else(|| Problem::bad_path("`n` must be a number from 1 to 100"))?;
+                    let count = value.parse().ok().filter(|count| (1..=MAX_COUNT).contains(count));
+                    parsed.count =
+                        count.ok_or_else(|| ProblemDetails::bad_path("`n` must be a number from 1 to 100"))?;
                 }
-                _ => return Err(Problem::bad_path("the parameters are rule and n")),
+                _ => return Err(ProblemDetails::bad_path("the parameters are rule and n")),
             }
         }
-        Ok(wanted)
+        Ok(parsed)
     }
 }
 

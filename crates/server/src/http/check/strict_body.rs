@@ -1,51 +1,51 @@
-//! The strict parser of checks: it takes every body that can be taken, and says what is wrong with any other.
+//! The strict parser of checks: accepts every valid body, and describes the error of any other.
 
 use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::check_body::{CheckBody, Pairs, can_be, has_header};
-use crate::http::problem::Problem;
+use super::check_body::{CheckBody, Pairs, has_header, is_valid_identity};
+use crate::http::problem::ProblemDetails;
 use crate::http::strict_json;
 
-/// What a check may say.
+/// The members of a check.
 pub(in crate::http) const MEMBERS: [&str; 8] =
     ["ip", "method", "host", "path", "headers", "identities", "cost", "receipt"];
 
-/// The most checks in a batch. Each is a decision that others on the same thread wait for.
+/// The maximum number of checks in a batch. Other work on the thread waits for each.
 pub(super) const MAX_BATCH: usize = 1_000;
 
-/// The most values in a check, objects and lists among them: more headers than any server takes.
+/// The maximum number of values in a check, objects and lists included: more headers than any server accepts.
 const MAX_VALUES: usize = 256;
 
-/// The most in a batch. Its checks have a kilobyte each, which has no room for more that mean anything.
+/// The maximum number of values in a batch. A check has a kilobyte, which is too small for more.
 const MAX_BATCH_VALUES: usize = MAX_BATCH * 32;
 
-/// Reads a check, which borrows from `tree`.
-pub(super) fn parse<'a>(body: &[u8], tree: &'a mut Value) -> Result<CheckBody<'a>, Problem> {
+/// Parses a check, which borrows from `tree`.
+pub(super) fn parse<'a>(body: &[u8], tree: &'a mut Value) -> Result<CheckBody<'a>, ProblemDetails> {
     if body.is_empty() {
-        return Err(Problem::bad_body("it is empty; a check that says nothing is {}"));
+        return Err(ProblemDetails::bad_body("it is empty; the smallest check is {}"));
     }
     *tree = strict_json::read(body, MAX_VALUES)?;
     read(tree)
 }
 
-/// Reads a list of them.
-pub(super) fn parse_batch<'a>(body: &[u8], tree: &'a mut Value) -> Result<Vec<CheckBody<'a>>, Problem> {
+/// Parses a list of checks.
+pub(super) fn parse_batch<'a>(body: &[u8], tree: &'a mut Value) -> Result<Vec<CheckBody<'a>>, ProblemDetails> {
     *tree = strict_json::read(body, MAX_BATCH_VALUES)?;
     let Value::Array(checks) = tree else {
-        return Err(Problem::bad_body("it must be a JSON array of checks"));
+        return Err(ProblemDetails::bad_body("it must be a JSON array of checks"));
     };
     if checks.len() > MAX_BATCH {
-        return Err(Problem::bad_body(&format!("a batch has at most {MAX_BATCH} checks")));
+        return Err(ProblemDetails::bad_body(&format!("a batch has at most {MAX_BATCH} checks")));
     }
     let read = |(at, check)| read(check).map_err(|problem| problem.of_check_at(at));
     checks.iter().enumerate().map(read).collect()
 }
 
-fn read(value: &Value) -> Result<CheckBody<'_>, Problem> {
+fn read(value: &Value) -> Result<CheckBody<'_>, ProblemDetails> {
     let Value::Object(members) = value else {
-        return Err(Problem::bad_body("it must be a JSON object such as {\"ip\":\"203.0.113.9\"}"));
+        return Err(ProblemDetails::bad_body("it must be a JSON object such as {\"ip\":\"203.0.113.9\"}"));
     };
     let mut check = CheckBody::default();
     for (name, value) in members {
@@ -59,38 +59,38 @@ fn read(value: &Value) -> Result<CheckBody<'_>, Problem> {
             "identities" => check.identities = Some(identities(value)?),
             "cost" => check.cost = Some(cost(value)?),
             "receipt" => check.receipt = Some(boolean("receipt", value)?),
-            _ => return Err(Problem::unknown_member(name, &MEMBERS)),
+            _ => return Err(ProblemDetails::unknown_member(name, &MEMBERS)),
         }
     }
     Ok(check)
 }
 
-fn boolean(member: &str, value: &Value) -> Result<bool, Problem> {
-    value.as_bool().ok_or_else(|| Problem::bad_member(member, "true or false"))
+fn boolean(member: &str, value: &Value) -> Result<bool, ProblemDetails> {
+    value.as_bool().ok_or_else(|| ProblemDetails::bad_member(member, "true or false"))
 }
 
-fn ip(value: &Value) -> Result<IpAddr, Problem> {
+fn ip(value: &Value) -> Result<IpAddr, ProblemDetails> {
     let parsed = value.as_str().and_then(|text| text.parse().ok());
     parsed.ok_or_else(|| {
-        Problem::bad_member("ip", "an IPv4 or IPv6 address without port or brackets, such as \"203.0.113.9\"")
+        ProblemDetails::bad_member("ip", "an IPv4 or IPv6 address without port or brackets, such as \"203.0.113.9\"")
     })
 }
 
-fn cost(value: &Value) -> Result<u64, Problem> {
-    value.as_u64().ok_or_else(|| Problem::bad_member("cost", "a whole number from 0 to 18446744073709551615"))
+fn cost(value: &Value) -> Result<u64, ProblemDetails> {
+    value.as_u64().ok_or_else(|| ProblemDetails::bad_member("cost", "a whole number from 0 to 18446744073709551615"))
 }
 
-fn text<'a>(member: &str, value: &'a Value) -> Result<&'a str, Problem> {
-    value.as_str().ok_or_else(|| Problem::bad_member(member, "a string"))
+fn text<'a>(member: &str, value: &'a Value) -> Result<&'a str, ProblemDetails> {
+    value.as_str().ok_or_else(|| ProblemDetails::bad_member(member, "a string"))
 }
 
-fn identities(value: &Value) -> Result<Pairs<'_>, Problem> {
-    let wrong = || Problem::bad_member("identities", "an object of strings");
+fn identities(value: &Value) -> Result<Pairs<'_>, ProblemDetails> {
+    let wrong = || ProblemDetails::bad_member("identities", "an object of strings");
     let mut identities = Vec::new();
     for (name, value) in value.as_object().ok_or_else(wrong)? {
         let value = value.as_str().ok_or_else(wrong)?;
-        if !can_be(name, value) {
-            return Err(Problem::bad_member(
+        if !is_valid_identity(name, value) {
+            return Err(ProblemDetails::bad_member(
                 "identities.client_ip",
                 "an IPv4 or IPv6 address, such as \"203.0.113.9\"",
             ));
@@ -100,14 +100,14 @@ fn identities(value: &Value) -> Result<Pairs<'_>, Problem> {
     Ok(identities)
 }
 
-/// A header may occur several times: then its values are a list.
-fn headers(value: &Value) -> Result<Pairs<'_>, Problem> {
-    let wrong = || Problem::bad_member("headers", "an object of strings, or of lists of strings");
+/// Parses headers. A header with several lines is a list.
+fn headers(value: &Value) -> Result<Pairs<'_>, ProblemDetails> {
+    let wrong = || ProblemDetails::bad_member("headers", "an object of strings, or of lists of strings");
     let mut headers = Vec::new();
     for (name, value) in value.as_object().ok_or_else(wrong)? {
-        // Members have no order, so the first of the lines is not defined.
+        // JSON members have no order, so the first of the lines is undefined.
         if has_header(&headers, name) {
-            return Err(Problem::member_twice(name));
+            return Err(ProblemDetails::member_twice(name));
         }
         let lines = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
         for line in lines {
@@ -117,11 +117,11 @@ fn headers(value: &Value) -> Result<Pairs<'_>, Problem> {
     Ok(headers)
 }
 
-/// The fast path must read a body as the strict parser does.
+/// Asserts that the fast path reads a body as the strict parser does.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn assert_both_parsers_agree(body: &[u8]) {
     if let Some(mut fast) = CheckBody::parse_fast(body) {
-        // A tree has its names in their order. The lines of one header stay in theirs.
+        // A tree sorts its names. The lines of one header keep their order.
         for pairs in [&mut fast.headers, &mut fast.identities].into_iter().flatten() {
             pairs.sort_by_key(|(name, _)| *name);
         }
@@ -138,7 +138,7 @@ mod tests {
     use crate::http::check::check_body::{MAX_LINES, MAX_PAIRS};
 
     #[test]
-    fn both_parsers_read_a_body_alike() {
+    fn both_parsers_read_bodies_alike() {
         for body in [
             "{}",
             r#"{"ip":"2001:db8::1","method":"POST","host":"h","path":"/a\u0020b","cost":0,"receipt":true}"#,
@@ -149,7 +149,7 @@ mod tests {
             r#"{"cost":1.0}"#,
             r#"{"identities":{"user":["42"]}}"#,
             r#"{"identities":{"client_ip":"203.0.113.9:80","user":"42"}}"#,
-            r#"{"identities":{"client_ip":"nobody"}}"#,
+            r#"{"identities":{"client_ip":"invalid"}}"#,
             r#"[null,null,null,null,null,null,null,null]"#,
         ] {
             assert_both_parsers_agree(body.as_bytes());
@@ -163,16 +163,16 @@ mod tests {
     }
 
     proptest! {
-        /// Pieces of bodies in any order: most of it is no JSON, and some of it is.
+        /// Pieces of bodies in any order: most results are not JSON, and some are.
         #[test]
-        fn the_fast_path_agrees_on_any_pieces(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
+        fn fast_path_agrees_on_any_pieces(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
             assert_both_parsers_agree(format!("{{{}}}", pieces.concat()).as_bytes());
             assert_both_parsers_agree(pieces.concat().as_bytes());
         }
 
         /// Well-formed members with any of these values.
         #[test]
-        fn the_fast_path_agrees_on_any_members(
+        fn fast_path_agrees_on_any_members(
             members in prop::collection::vec((prop::sample::select(NAMES), prop::sample::select(VALUES)), 0..5),
             comma in prop::sample::select(&[",", " ,\n", ",,"][..]),
         ) {
@@ -248,15 +248,15 @@ mod tests {
     ];
 
     #[test]
-    fn a_header_in_two_cases_is_there_twice() {
+    fn header_names_that_differ_in_case_are_duplicates() {
         let body = r#"{"headers":{"x-api-key":"k1","X-API-Key":["r7"]}}"#;
         let mut tree = Value::Null;
         let problem = CheckBody::parse(body.as_bytes(), &mut tree).unwrap_err();
-        assert!(format!("{problem:?}").contains("`x-api-key` is there twice"), "{problem:?}");
+        assert!(format!("{problem:?}").contains("`x-api-key` occurs twice"), "{problem:?}");
     }
 
     #[test]
-    fn an_object_with_many_members_is_read_too() {
+    fn objects_with_many_members_are_parsed() {
         let members: Vec<String> = (0..100).map(|at| format!("\"x-{at}\":\"{at}\"")).collect();
         let body = format!("{{\"headers\":{{{}}}}}", members.join(","));
         let mut tree = Value::Null;
@@ -265,8 +265,8 @@ mod tests {
     }
 
     #[test]
-    fn the_strict_parser_takes_the_most_that_the_fast_path_takes() {
-        // Every member there is, as many names as may be, and as many lines.
+    fn strict_parser_accepts_the_maximum_of_the_fast_path() {
+        // Every member, with the maximum of names and lines.
         let names = |count: usize| (0..count).map(|at| format!("\"x-{at}\""));
         let lists = names(MAX_PAIRS).map(|name| format!("{name}:[{}]", ["\"\""; MAX_LINES / MAX_PAIRS].join(",")));
         let identities = names(MAX_PAIRS).map(|name| format!("{name}:\"\""));

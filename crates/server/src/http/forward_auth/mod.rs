@@ -1,6 +1,6 @@
-//! `/v1/forward-auth`: a gateway asks about a request before it forwards it.
+//! `/v1/forward-auth`: decides a request for a gateway.
 
-mod described;
+mod forwarded_request;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,51 +10,52 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
-use tollgate::{INVALID_TOKEN, PROBLEM_JSON, Permit, Verdict};
+use tollgate::fields::{INVALID_TOKEN, PROBLEM_JSON};
+use tollgate::{Permit, Verdict};
 
-use super::connection::Caller;
-use super::problem::Problem;
+use super::connection::HttpCaller;
+use super::problem::ProblemDetails;
 use super::routes::TOKEN_PARAMETER;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
-use described::{HeaderLines, described};
+use forwarded_request::{HttpHeaders, forwarded_request};
 
-/// What was meant, where another status was asked for: a gateway that knows few statuses can still tell its client.
-const MEANT_STATUS: HeaderName = HeaderName::from_static("tollgate-status");
+/// The original status if `deny_status` replaced it, for gateways that support few statuses.
+const STATUS_FIELD: HeaderName = HeaderName::from_static("tollgate-status");
 
-/// The body, for gateways that pass on fields of a refusal but not what it says.
-const MEANT_PROBLEM: HeaderName = HeaderName::from_static("tollgate-problem");
+/// The original body, for gateways that forward fields of a refusal but not its body.
+const PROBLEM_FIELD: HeaderName = HeaderName::from_static("tollgate-problem");
 
-/// Answers with a status that gateways understand, and with the fields that clients do.
+/// Responds with a status for the gateway and fields for the client.
 pub(super) async fn forward_auth(
     State(engine): State<Arc<Engine>>,
-    Extension(caller): Extension<Arc<Caller>>,
+    Extension(caller): Extension<Arc<HttpCaller>>,
     request: Request<Body>,
-) -> Result<Response<Body>, Problem> {
-    // Whatever the body is, it says nothing about who asks.
+) -> Result<Response<Body>, ProblemDetails> {
+    // The body is not needed to decide.
     let (parts, _) = request.into_parts();
     let deny_status = deny_status(&parts)?;
-    let headers = HeaderLines(&parts.headers);
-    let request = described(&parts, &headers, caller.address, engine.trusts(caller.address))?;
-    let (verdict, permit) = engine.admit_rates(FrontEnd::ForwardAuth, &request).await;
-    wait_for_turn(verdict.delay(), permit).await;
+    let headers = HttpHeaders(&parts.headers);
+    let request = forwarded_request(&parts, &headers, caller.address, engine.trusts(caller.address))?;
+    let (verdict, permit) = engine.permit_without_concurrency(FrontEnd::ForwardAuth, &request).await;
+    delay_response(verdict.delay(), permit).await;
     Ok(response(&verdict, deny_status))
 }
 
-/// Holds the answer until its turn has come. Who leaves before that gives the turn back.
-async fn wait_for_turn(delay: Duration, permit: Option<Permit>) {
+/// Delays the response. A client that disconnects earlier gets a refund.
+async fn delay_response(delay: Duration, permit: Option<Permit>) {
     if delay.is_zero() {
         return;
     }
-    let mut turn = Turn(permit);
+    let mut guard = DelayGuard(permit);
     tokio::time::sleep(delay).await;
-    turn.0 = None;
+    guard.0 = None;
 }
 
-/// A place in a queue that was not waited for to the end is refunded.
-struct Turn(Option<Permit>);
+/// Refunds a delayed request that was cancelled.
+struct DelayGuard(Option<Permit>);
 
-impl Drop for Turn {
+impl Drop for DelayGuard {
     fn drop(&mut self) {
         if let Some(permit) = self.0.take() {
             permit.refund();
@@ -62,22 +63,23 @@ impl Drop for Turn {
     }
 }
 
-/// The status that replaces that of every refusal: nginx, for one, knows no others than 401 and 403.
-fn deny_status(parts: &Parts) -> Result<Option<StatusCode>, Problem> {
-    let mut chosen = None;
+/// Returns the status that replaces that of every refusal: nginx, for example, supports only 401 and 403.
+fn deny_status(parts: &Parts) -> Result<Option<StatusCode>, ProblemDetails> {
+    let mut replacement = None;
     for parameter in parts.uri.query().unwrap_or_default().split('&').filter(|parameter| !parameter.is_empty()) {
-        // Read by the gate, and never quoted.
+        // Read during authentication, and never quoted.
         if parameter.starts_with(TOKEN_PARAMETER) {
             continue;
         }
         let Some(value) = parameter.strip_prefix("deny_status=") else {
-            return Err(Problem::unknown_parameter(parameter));
+            return Err(ProblemDetails::unknown_parameter(parameter));
         };
         let status = value.parse().ok().filter(|status| (400..600).contains(status));
         let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-        chosen = Some(status.ok_or_else(|| Problem::bad_member("deny_status", "a status from 400 to 599"))?);
+        replacement =
+            Some(status.ok_or_else(|| ProblemDetails::bad_member("deny_status", "a status from 400 to 599"))?);
     }
-    Ok(chosen)
+    Ok(replacement)
 }
 
 fn response(verdict: &Verdict, deny_status: Option<StatusCode>) -> Response<Body> {
@@ -89,13 +91,13 @@ fn response(verdict: &Verdict, deny_status: Option<StatusCode>) -> Response<Body
         }
     });
     if !verdict.is_allowed() {
-        let told = StatusCode::from_u16(verdict.status()).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+        let original = StatusCode::from_u16(verdict.status()).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
         let problem = verdict.problem_json();
         if let Some(status) = deny_status {
             *response.status_mut() = status;
-            tell_what_was_meant(&mut response, told, &problem);
+            add_original_refusal(&mut response, original, &problem);
         } else {
-            *response.status_mut() = told;
+            *response.status_mut() = original;
         }
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if verdict.is_unauthorized() {
@@ -103,15 +105,15 @@ fn response(verdict: &Verdict, deny_status: Option<StatusCode>) -> Response<Body
         }
         *response.body_mut() = Body::from(problem);
     }
-    // Where the client stands now is old in a moment.
+    // The state of the client changes with every request.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-fn tell_what_was_meant(response: &mut Response<Body>, status: StatusCode, problem: &str) {
-    response.headers_mut().insert(MEANT_STATUS, HeaderValue::from(status.as_u16()));
+fn add_original_refusal(response: &mut Response<Body>, status: StatusCode, problem: &str) {
+    response.headers_mut().insert(STATUS_FIELD, HeaderValue::from(status.as_u16()));
     // Names of rules are printable, so that the problem is one line of text.
     if let Ok(problem) = HeaderValue::from_str(problem) {
-        response.headers_mut().insert(MEANT_PROBLEM, problem);
+        response.headers_mut().insert(PROBLEM_FIELD, problem);
     }
 }

@@ -9,42 +9,42 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tollgate::policy::HmacKey;
 
-/// Under fewer bytes of key the addresses of the whole internet could be tried out.
+/// The minimum length of the key. With a shorter key, the hashes of all IP addresses could be tried.
 const MIN_KEY_BYTES: usize = 16;
 
-/// How clients are told of in logs, events and lists.
+/// The format of client IDs in logs, events and lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Identities {
-    /// As a keyed hash: the same client can be followed, and nobody knows who it is.
+pub enum IdentityFormat {
+    /// A keyed hash: a client can be followed, but not identified.
     #[default]
     Hashed,
-    /// As the network of an address (/24, or /48 of IPv6) and the first characters of anything else.
+    /// The network of an address (/24, or /48 for IPv6) and the first characters of anything else.
     Truncated,
-    /// As they are.
+    /// The plain key.
     Plain,
 }
 
-/// What stands for the key of a rule that counts everybody together.
-const EVERYBODY: &str = "*";
+/// The ID of the single key of a global rule.
+const GLOBAL_KEY: &str = "*";
 
-/// The longest name. What is beyond is cut, and a hash behind it keeps names apart.
+/// The longest ID. The rest is cut, and a hash keeps IDs distinct.
 const MAX_NAME_BYTES: usize = 192;
 
-/// The longest beginning of a value that is shown where identities are truncated.
+/// The maximum number of characters of a value that `truncated` shows.
 const SHOWN_CHARACTERS: usize = 4;
 
-/// Gives clients the names under which they are told of.
+/// Derives client IDs.
 #[derive(Debug)]
 pub(in crate::observe) struct ClientNames {
-    identities: Identities,
+    identities: IdentityFormat,
     key_file: Option<PathBuf>,
     key: ArcSwap<LogKey>,
 }
 
 impl ClientNames {
-    /// With the key of a file, or else with a random one.
+    /// Uses the key of a file, or a random one.
     pub(in crate::observe) fn new(
-        identities: Identities,
+        identities: IdentityFormat,
         key_file: Option<PathBuf>,
     ) -> Result<ClientNames, LogKeyError> {
         let key = match &key_file {
@@ -54,7 +54,7 @@ impl ClientNames {
         Ok(ClientNames { identities, key_file, key: ArcSwap::from_pointee(key) })
     }
 
-    /// Reads the key's file again. The id of the new key, if it is another.
+    /// Reads the key file again. Returns the ID of the new key, if it changed.
     pub(in crate::observe) fn reread_key(&self) -> Result<Option<String>, LogKeyError> {
         let Some(file) = &self.key_file else { return Ok(None) };
         let key = LogKey::read(file)?;
@@ -66,18 +66,16 @@ impl ClientNames {
         Ok(Some(id))
     }
 
-    /// The name of a client, given the key under which a rule counts it: text
-    /// in which parts stand between bars, and whatever could be mistaken for
-    /// something else is escaped. So no two clients of a rule have one name,
-    /// unless identities are truncated.
+    /// Returns the ID of a client for the key under which a rule counts it: text whose parts are separated by bars,
+    /// with everything ambiguous escaped. So no two clients of a rule share an ID, unless identities are truncated.
     pub(in crate::observe) fn name(&self, key: &[u8]) -> Arc<str> {
         if key.is_empty() {
-            return EVERYBODY.into();
+            return GLOBAL_KEY.into();
         }
         match self.identities {
-            Identities::Hashed => self.key.load().name(key).into(),
-            Identities::Truncated => self.cut(truncated(&String::from_utf8_lossy(key)), key),
-            Identities::Plain => self.cut(printable(&String::from_utf8_lossy(key)), key),
+            IdentityFormat::Hashed => self.key.load().name(key).into(),
+            IdentityFormat::Truncated => self.cut(truncated(&String::from_utf8_lossy(key)), key),
+            IdentityFormat::Plain => self.cut(printable(&String::from_utf8_lossy(key)), key),
         }
     }
 
@@ -86,13 +84,13 @@ impl ClientNames {
             return name.into();
         }
         let hash = self.key.load().name(key);
-        // Keys are printable ASCII, so that every byte is a character.
+        // Keys are printable ASCII, so every byte is a character.
         let shown = name.get(..MAX_NAME_BYTES - hash.len() - 1).unwrap_or_default();
         format!("{shown}#{hash}").into()
     }
 }
 
-/// Keys have nothing else in them; this holds even if that should change.
+/// Replaces unprintable characters. Keys are already printable; this holds even if that changes.
 fn printable(key: &str) -> String {
     key.chars().map(|character| if matches!(character, ' '..='~') { character } else { '?' }).collect()
 }
@@ -101,7 +99,7 @@ fn truncated(key: &str) -> String {
     key.split('|').map(truncated_part).collect::<Vec<_>>().join("|")
 }
 
-/// A part of a key: a value, with the name of its identity before it where several were possible.
+/// Truncates a part of a key: a value, with the name of its identity if several were possible.
 fn truncated_part(part: &str) -> String {
     if let Some(network) = network(part) {
         return network;
@@ -111,12 +109,12 @@ fn truncated_part(part: &str) -> String {
     {
         return format!("{identity}={network}");
     }
-    // Of something short the beginning would be nearly all of it.
+    // The beginning of a short value would be nearly all of it.
     let shown = SHOWN_CHARACTERS.min(part.chars().count() / 2);
     printable(&part.chars().take(shown).chain("..".chars()).collect::<String>())
 }
 
-/// The network of an address, or of what is written as a network already.
+/// Returns the network of an address or network.
 fn network(text: &str) -> Option<String> {
     let address = text.split_once('/').map_or(text, |(address, _)| address);
     Some(match address.parse().ok()? {
@@ -131,38 +129,38 @@ fn network(text: &str) -> Option<String> {
     })
 }
 
-/// The key under which clients are hashed for the log.
+/// The HMAC key of client IDs.
 struct LogKey {
     secret: Vec<u8>,
     codes: HmacKey,
-    /// Tells keys apart, and nothing about the key.
+    /// Identifies the key without revealing it.
     id: String,
 }
 
-/// Why a key cannot be used.
+/// Why a key is not usable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogKeyError {
     /// The file cannot be read.
     #[error("the file cannot be read: {0}")]
     Unread(#[source] io::Error),
-    /// It is too short to be a secret.
+    /// The key is too short.
     #[error("it must have at least {MIN_KEY_BYTES} bytes")]
     TooShort,
-    /// The system has no random numbers for a key of our own.
+    /// The system has no random numbers for a random key.
     #[error("the system has no random numbers")]
     NoRandom,
 }
 
 impl LogKey {
-    /// A random one, kept as long as the program runs.
+    /// Creates a random key for this process.
     fn random() -> Result<LogKey, LogKeyError> {
         let mut secret = vec![0; 32];
         getrandom::fill(&mut secret).map_err(|_| LogKeyError::NoRandom)?;
         Ok(LogKey::new(secret))
     }
 
-    /// What is in a file, without the line end behind it.
+    /// Reads a key file, without trailing line ends.
     fn read(file: &Path) -> Result<LogKey, LogKeyError> {
         let mut secret = std::fs::read(file).map_err(LogKeyError::Unread)?;
         while secret.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -183,18 +181,18 @@ impl LogKey {
         self.secret.ct_eq(&other.secret).into()
     }
 
-    /// The id of the key, and the first 8 bytes of the client's HMAC-SHA256.
+    /// Returns the ID of the key and the first 8 bytes of the client's HMAC-SHA256.
     fn name(&self, client: &[u8]) -> String {
         format!("{}:{}", self.id, hex(&self.codes.code(client)[..8]))
     }
 }
 
-/// The first bytes of a hash as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Leaves the secret out.
+/// Omits the secret.
 impl fmt::Debug for LogKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LogKey").field("id", &self.id).finish_non_exhaustive()
@@ -205,13 +203,13 @@ impl fmt::Debug for LogKey {
 mod tests {
     use super::*;
 
-    fn names(identities: Identities) -> ClientNames {
+    fn names(identities: IdentityFormat) -> ClientNames {
         ClientNames::new(identities, None).unwrap()
     }
 
     #[test]
-    fn a_hash_is_the_same_for_the_same_client_under_the_same_key() {
-        let (one, other) = (names(Identities::Hashed), names(Identities::Hashed));
+    fn hashes_depend_on_client_and_key() {
+        let (one, other) = (names(IdentityFormat::Hashed), names(IdentityFormat::Hashed));
         let name = one.name(b"203.0.113.9");
         assert_eq!(name, one.name(b"203.0.113.9"));
         assert_ne!(name, one.name(b"203.0.113.8"));
@@ -223,7 +221,7 @@ mod tests {
 
     #[test]
     fn truncated_names_show_networks_and_beginnings() {
-        let names = names(Identities::Truncated);
+        let names = names(IdentityFormat::Truncated);
         for (key, name) in [
             ("203.0.113.9", "203.0.113.0/24"),
             ("2001:db8:1:2::/64", "2001:db8:1::/48"),
@@ -239,8 +237,8 @@ mod tests {
     }
 
     #[test]
-    fn plain_names_are_bounded_and_stay_apart() {
-        let names = names(Identities::Plain);
+    fn plain_names_are_limited_in_length_and_distinct() {
+        let names = names(IdentityFormat::Plain);
         assert_eq!(&*names.name(b"a\\x7cb|c"), "a\\x7cb|c");
         assert_eq!(&*names.name(b"a\r\nb"), "a??b");
         let (one, other) = ([b"a".repeat(300), b"1".to_vec()].concat(), [b"a".repeat(300), b"2".to_vec()].concat());
@@ -249,12 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_changes_is_told_by_its_id() {
+    fn changed_key_has_another_id() {
         let file = std::env::temp_dir().join(format!("tollgate-log-key-{}", std::process::id()));
         std::fs::write(&file, "sixteen bytes at least\n").unwrap();
-        let names = ClientNames::new(Identities::Hashed, Some(file.clone())).unwrap();
+        let names = ClientNames::new(IdentityFormat::Hashed, Some(file.clone())).unwrap();
         let before = names.name(b"alice");
-        // What any other tool says: printf alice | openssl dgst -sha256 -hmac 'sixteen bytes at least'
+        // The same as: printf alice | openssl dgst -sha256 -hmac 'sixteen bytes at least'
         assert!(before.ends_with(":79518ce5addcf448"), "{before}");
         std::fs::write(&file, "sixteen bytes at least").unwrap();
         assert_eq!(names.reread_key().unwrap(), None);

@@ -2,22 +2,19 @@ use std::sync::Arc;
 
 /// The most frequent clients of a stream, in bounded memory.
 ///
-/// This is space-saving with evictions in batches. Each client that is tracked
-/// has a count and an error, such that
+/// The Space-Saving algorithm with evictions in batches. Each tracked client has a count and an error, such that
 ///
 /// ```text
 /// count - error <= true count <= count
 /// ```
 ///
-/// and each one that is not tracked has occurred at most `floor` times. When
-/// the table is full, the floor rises to the median of the counts, and who is
-/// not above it is forgotten; who comes in later begins at the floor, and does
-/// not know how much of that is his own. Every rise by `d` takes `d` from at
-/// least half of the counters, so that the floor is at most `2 * total / capacity`.
+/// and each untracked client has occurred at most `floor` times. When the table is full, the floor rises to the median
+/// of the counts, and clients at or below it are evicted; a new client starts at the floor, with that as its error.
+/// Every rise by `d` takes `d` from at least half of the counters, so the floor is at most `2 * total / capacity`.
 #[derive(Clone, Debug)]
 pub(in crate::observe) struct FrequentClients {
-    /// Open addressing, at most half full. Empty until somebody is counted.
-    slots: Vec<Tracked>,
+    /// Open addressing, at most half full. Empty until the first count.
+    slots: Vec<TrackedClient>,
     tracked: usize,
     capacity: usize,
     floor: u64,
@@ -26,30 +23,35 @@ pub(in crate::observe) struct FrequentClients {
 
 /// One client.
 #[derive(Clone, Debug, Default)]
-pub(in crate::observe) struct Tracked {
-    /// 0 where there is nobody.
+pub(in crate::observe) struct TrackedClient {
+    /// 0 for an empty slot.
     pub(in crate::observe) fingerprint: u64,
     pub(in crate::observe) count: u64,
     pub(in crate::observe) error: u64,
     pub(in crate::observe) last_seen_ns: u64,
-    /// What he is called towards people, once somebody has had the time to say it.
+    /// The client ID, once it is derived.
     pub(in crate::observe) name: Option<Arc<str>>,
 }
 
-/// The slots of a table that has counted somebody.
+/// The initial number of slots.
 const FIRST_SLOTS: usize = 16;
 
 impl FrequentClients {
-    /// Nobody yet; later at most `capacity` clients at once.
+    /// Creates an empty table for at most `capacity` clients.
     pub(in crate::observe) fn new(capacity: usize) -> FrequentClients {
         let capacity = capacity.max(FIRST_SLOTS / 2).next_power_of_two();
         FrequentClients { slots: Vec::new(), tracked: 0, capacity, floor: 0, total: 0 }
     }
 
-    /// Counts a client, and says whether he was not there before.
+    /// Counts a client, and returns whether it is new.
     #[inline]
-    pub(in crate::observe) fn count(&mut self, fingerprint: u64, weight: u64, now_ns: u64) -> (bool, &mut Tracked) {
-        // 0 means that nobody is there. Whoever has that fingerprint shares it with another.
+    pub(in crate::observe) fn count(
+        &mut self,
+        fingerprint: u64,
+        weight: u64,
+        now_ns: u64,
+    ) -> (bool, &mut TrackedClient) {
+        // 0 marks an empty slot. A client with that fingerprint shares it with another.
         let fingerprint = fingerprint.max(1);
         self.total += weight;
         let (mut at, is_new) = self.find(fingerprint);
@@ -62,39 +64,40 @@ impl FrequentClients {
         (is_new, tracked)
     }
 
-    /// Begins to track a client who would stand at that place, and says where he stands.
+    /// Starts to track a client, and returns its slot.
     #[inline(never)]
     fn begin(&mut self, fingerprint: u64, mut at: usize) -> usize {
-        if self.make_room() {
+        if self.ensure_space() {
             at = self.find(fingerprint).0;
         }
         self.tracked += 1;
-        self.slots[at] = Tracked { fingerprint, count: self.floor, error: self.floor, last_seen_ns: 0, name: None };
+        self.slots[at] =
+            TrackedClient { fingerprint, count: self.floor, error: self.floor, last_seen_ns: 0, name: None };
         at
     }
 
-    /// Everybody who is tracked.
-    pub(in crate::observe) fn tracked(&self) -> impl Iterator<Item = &Tracked> {
+    /// Returns the tracked clients.
+    pub(in crate::observe) fn tracked(&self) -> impl Iterator<Item = &TrackedClient> {
         self.slots.iter().filter(|slot| slot.fingerprint != 0)
     }
 
-    /// The most that somebody can have who is not tracked.
+    /// Returns the highest possible count of an untracked client.
     pub(in crate::observe) fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// How many were counted, whoever they were.
+    /// Returns the total count.
     pub(in crate::observe) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Forgets everybody, and keeps the memory.
+    /// Clears the table, and keeps its memory.
     pub(in crate::observe) fn clear(&mut self) {
-        self.slots.fill(Tracked::default());
+        self.slots.fill(TrackedClient::default());
         (self.tracked, self.floor, self.total) = (0, 0, 0);
     }
 
-    /// Where a client stands, or where he would, and whether the latter.
+    /// Returns the slot of a client, and whether it is new.
     #[inline]
     fn find(&self, fingerprint: u64) -> (usize, bool) {
         if self.slots.is_empty() {
@@ -111,8 +114,8 @@ impl FrequentClients {
         }
     }
 
-    /// Sees to it that one more fits. `true` if clients have moved.
-    fn make_room(&mut self) -> bool {
+    /// Makes space for one more client. `true` if clients have moved.
+    fn ensure_space(&mut self) -> bool {
         if self.tracked >= self.capacity {
             self.raise_floor();
             return true;
@@ -121,8 +124,8 @@ impl FrequentClients {
             return false;
         }
         let larger = (self.slots.len() * 2).max(FIRST_SLOTS);
-        let moved = std::mem::replace(&mut self.slots, vec![Tracked::default(); larger]);
-        self.take_in(moved);
+        let moved = std::mem::replace(&mut self.slots, vec![TrackedClient::default(); larger]);
+        self.insert_all(moved);
         true
     }
 
@@ -132,11 +135,11 @@ impl FrequentClients {
         self.floor = *counts.select_nth_unstable(middle).1;
         let floor = self.floor;
         let tracked = self.slots.iter_mut().filter(|slot| slot.fingerprint != 0).map(std::mem::take);
-        let stay: Vec<Tracked> = tracked.filter(|tracked| tracked.count > floor).collect();
-        self.take_in(stay);
+        let stay: Vec<TrackedClient> = tracked.filter(|tracked| tracked.count > floor).collect();
+        self.insert_all(stay);
     }
 
-    fn take_in(&mut self, moved: Vec<Tracked>) {
+    fn insert_all(&mut self, moved: Vec<TrackedClient>) {
         self.tracked = 0;
         for tracked in moved.into_iter().filter(|tracked| tracked.fingerprint != 0) {
             let (at, _) = self.find(tracked.fingerprint);
@@ -146,43 +149,47 @@ impl FrequentClients {
     }
 }
 
-/// The frequent clients of lately: two windows, the older of which is
-/// forgotten when a new one begins. So what is told is of at least one whole
-/// window and at most two, and yesterday's offender is gone.
+/// Recent frequent clients: two windows, the older of which is cleared when a new one begins. So results cover between
+/// one and two windows.
 #[derive(Debug)]
-pub(in crate::observe) struct Windows {
+pub(in crate::observe) struct ClientWindows {
     length_ns: u64,
-    /// The number of the current window, counted from 1970.
+    /// The index of the current window since 1970.
     number: u64,
-    /// When it ends. To compare is faster than to divide, and this is asked for every refusal.
+    /// When it ends. A comparison is faster than a division, and this is checked for every refusal.
     ends_ns: u64,
     current: FrequentClients,
     previous: FrequentClients,
 }
 
-impl Windows {
-    pub(in crate::observe) fn new(length_ns: u64, capacity: usize) -> Windows {
+impl ClientWindows {
+    pub(in crate::observe) fn new(length_ns: u64, capacity: usize) -> ClientWindows {
         let empty = FrequentClients::new(capacity);
-        Windows { length_ns, number: 0, ends_ns: length_ns, current: empty.clone(), previous: empty }
+        ClientWindows { length_ns, number: 0, ends_ns: length_ns, current: empty.clone(), previous: empty }
     }
 
-    /// Counts a client, and says whether he is new in this window.
+    /// Counts a client, and returns whether it is new in this window.
     #[inline]
-    pub(in crate::observe) fn count(&mut self, fingerprint: u64, weight: u64, now_ns: u64) -> (bool, &mut Tracked) {
+    pub(in crate::observe) fn count(
+        &mut self,
+        fingerprint: u64,
+        weight: u64,
+        now_ns: u64,
+    ) -> (bool, &mut TrackedClient) {
         if now_ns >= self.ends_ns {
-            self.turn_to(now_ns);
+            self.rotate_to(now_ns);
         }
         self.current.count(fingerprint, weight, now_ns)
     }
 
-    /// The windows that are still in sight at that time.
-    pub(in crate::observe) fn in_sight(&self, now_ns: u64) -> impl Iterator<Item = &FrequentClients> {
+    /// Returns the windows that are recent at that time.
+    pub(in crate::observe) fn recent(&self, now_ns: u64) -> impl Iterator<Item = &FrequentClients> {
         let age = (now_ns / self.length_ns).saturating_sub(self.number);
         let current = (age <= 1).then_some(&self.current);
         current.into_iter().chain((age == 0).then_some(&self.previous))
     }
 
-    /// The window before the one of that time: it is complete.
+    /// Returns the complete window before that time.
     pub(in crate::observe) fn complete(&self, now_ns: u64) -> Option<&FrequentClients> {
         match (now_ns / self.length_ns).saturating_sub(self.number) {
             0 => Some(&self.previous),
@@ -196,10 +203,10 @@ impl Windows {
         self.previous.clear();
     }
 
-    /// Begins the window of that time. Who counts at an earlier time, because
-    /// clocks of threads differ, counts in the current one.
+    /// Starts the window of that time. Counts with an earlier time, because clocks of threads differ, go to the
+    /// current window.
     #[cold]
-    fn turn_to(&mut self, now_ns: u64) {
+    fn rotate_to(&mut self, now_ns: u64) {
         let number = now_ns / self.length_ns;
         std::mem::swap(&mut self.current, &mut self.previous);
         self.current.clear();
@@ -219,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// Spreads small numbers as a hash would.
+    /// Spreads small numbers like a hash.
     fn fingerprint(client: u64) -> u64 {
         (client + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
     }
@@ -236,33 +243,33 @@ mod tests {
         assert!(frequent.floor() * capacity as u64 <= 2 * total, "floor {} of {total}", frequent.floor());
         let mut seen = 0;
         for tracked in frequent.tracked() {
-            let truth = exact.remove(&tracked.fingerprint).unwrap();
-            assert!(tracked.count - tracked.error <= truth && truth <= tracked.count, "{tracked:?} is {truth}");
+            let actual = exact.remove(&tracked.fingerprint).unwrap();
+            assert!(tracked.count - tracked.error <= actual && actual <= tracked.count, "{tracked:?} is {actual}");
             seen += 1;
         }
         assert!(seen <= capacity);
-        for (_, truth) in exact {
-            assert!(truth <= frequent.floor(), "one with {truth} is missing above {}", frequent.floor());
+        for (_, actual) in exact {
+            assert!(actual <= frequent.floor(), "a client with {actual} is missing above {}", frequent.floor());
         }
     }
 
     proptest! {
         #[test]
-        fn the_error_is_what_it_says(
+        fn true_count_is_within_the_error(
             heavy in prop::collection::vec((0_u64..10, 1_u64..20), 0..400),
             light in prop::collection::vec((0_u64..2_000, 1_u64..3), 0..2_000),
             capacity in prop::sample::select(vec![8_usize, 16, 64, 128]),
             order in any::<u64>(),
         ) {
             let mut stream: Vec<(u64, u64)> = heavy.into_iter().chain(light).collect();
-            // Any order will do, as long as the numbers that fail come again.
+            // Any order works, as long as failing cases are reproducible.
             stream.sort_by_key(|(client, weight)| fingerprint(client ^ order).rotate_left(*weight as u32));
             check(capacity, &stream);
         }
     }
 
     #[test]
-    fn without_evictions_it_is_exact() {
+    fn counts_are_exact_without_evictions() {
         let mut frequent = FrequentClients::new(128);
         for round in 0..100 {
             for client in 0..128 {
@@ -275,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heavy_client_stays_among_many_others() {
+    fn heavy_client_stays_tracked_among_many_others() {
         let mut frequent = FrequentClients::new(128);
         for other in 0..200_000 {
             frequent.count(fingerprint(other + 1), 1, other);
@@ -292,13 +299,13 @@ mod tests {
 
     const WINDOW_NS: u64 = 1_000;
 
-    fn total(windows: &Windows, now_ns: u64) -> u64 {
-        windows.in_sight(now_ns).map(FrequentClients::total).sum()
+    fn total(windows: &ClientWindows, now_ns: u64) -> u64 {
+        windows.recent(now_ns).map(FrequentClients::total).sum()
     }
 
     #[test]
-    fn what_is_two_windows_old_is_forgotten() {
-        let mut windows = Windows::new(WINDOW_NS, 16);
+    fn counts_expire_after_two_windows() {
+        let mut windows = ClientWindows::new(WINDOW_NS, 16);
         windows.count(7, 1, 5_500);
         assert_eq!((total(&windows, 5_999), total(&windows, 6_999), total(&windows, 7_000)), (1, 1, 0));
         assert!(!windows.count(7, 1, 5_999).0);
@@ -309,10 +316,10 @@ mod tests {
     }
 
     #[test]
-    fn only_a_window_that_is_over_is_complete() {
-        let mut windows = Windows::new(WINDOW_NS, 16);
+    fn only_past_windows_are_complete() {
+        let mut windows = ClientWindows::new(WINDOW_NS, 16);
         windows.count(7, 3, 5_500);
-        let complete = |windows: &Windows, now_ns| windows.complete(now_ns).map(FrequentClients::total);
+        let complete = |windows: &ClientWindows, now_ns| windows.complete(now_ns).map(FrequentClients::total);
         assert_eq!(
             (complete(&windows, 5_900), complete(&windows, 6_100), complete(&windows, 7_100)),
             (Some(0), Some(3), None)
@@ -322,8 +329,8 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_counts_where_it_was() {
-        let mut windows = Windows::new(WINDOW_NS, 16);
+    fn earlier_times_count_in_the_current_window() {
+        let mut windows = ClientWindows::new(WINDOW_NS, 16);
         windows.count(7, 1, 5_500);
         windows.count(7, 1, 4_500);
         assert_eq!(total(&windows, 5_500), 2);

@@ -1,4 +1,4 @@
-//! Which clients stand out, in tables of bounded size, and by which names they are told.
+//! Top clients in tables of bounded size, and client IDs.
 
 pub(in crate::observe) mod bursts;
 pub(in crate::observe) mod client_names;

@@ -4,125 +4,124 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use tollgate::policy::CompiledRule;
 
 use super::bursts::MIN_BURST_REQUESTS;
-use super::frequent_clients::Windows;
-use super::tally::Tally;
+use super::frequent_clients::ClientWindows;
+use super::tally::ClientTally;
 use crate::metrics::sharded_counters::own_slot;
-use crate::observe::log::line_budget::{LineKind, Spent};
+use crate::observe::log::line_budget::{LineKind, LinesUsed};
 
 const S_NS: u64 = 1_000_000_000;
 
-/// How long a window of refusals and near misses is: what is told is of the last 30 to 60 seconds.
+/// The window of refusals and near-limit requests: lists cover the last 30 to 60 seconds.
 const WINDOW_NS: u64 = 30 * S_NS;
 
-/// How long a window is in which the requests of a client are counted, to see whether they surge.
+/// The window of request counts for burst detection.
 pub(in crate::observe) const TRAFFIC_WINDOW_NS: u64 = 10 * S_NS;
 
-/// Of so many requests one is looked at for that.
+/// The sampling rate of request counts.
 pub(in crate::observe) const SAMPLED_ONE_IN: u32 = 16;
 
-/// The most clients that a thread tracks for one rule.
+/// The maximum number of clients per thread and rule.
 const MAX_CLIENTS: usize = 128;
 
-/// The fewest, however many rules there are.
+/// The minimum, with any number of rules.
 const MIN_CLIENTS: usize = 16;
 
-/// What a thread tracks for all its rules together, as long as each has the fewest.
-const CLIENTS_OF_ALL_RULES: usize = 4_096;
+/// The maximum number of clients of a thread over all rules, unless the minimum of each rule needs more.
+const MAX_CLIENTS_OF_ALL_RULES: usize = 4_096;
 
-/// More threads than this share.
+/// Threads beyond this number share shards.
 const MAX_SHARDS: usize = 16;
 
-/// How many clients get their name in a second, for each shard. It takes a
-/// microsecond each, and a flood may bring a new client with every request;
-/// who stays gets a name a little later.
-const NAMES_A_SECOND: u64 = 500;
+/// How many clients get an ID in a second, per shard. Hashing takes a microsecond, and a flood may have a new client
+/// with every request; a client that stays gets its ID a little later.
+const NAMES_PER_SECOND: u64 = 500;
 
-/// The clients of all rules. Each thread has a table of its own, and whoever
-/// wants to know puts them together; so counting neither waits nor loses anything.
+/// The clients of all rules. Each thread has its own tables, merged on read; so counting neither waits nor loses
+/// anything.
 #[derive(Debug)]
-pub(in crate::observe) struct Shards {
-    shards: Box<[Shard]>,
+pub(in crate::observe) struct ClientShards {
+    shards: Box<[ClientShard]>,
 }
 
-/// Alone on its cache lines.
+/// Aligned to its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard(Mutex<Tables>);
+struct ClientShard(Mutex<ShardTables>);
 
 #[derive(Debug, Default)]
-pub(in crate::observe) struct Tables {
-    /// Each at the position of its rule in the policy that was last seen.
+pub(in crate::observe) struct ShardTables {
+    /// Indexed by the position of the rule in the last seen policy.
     rules: Vec<Option<Box<RuleClients>>>,
     names: NameBudget,
-    /// From how many requests of a window on a client is named, lest a burst have no name.
+    /// From how many requests in a window a client gets an ID, so that every burst has one.
     named_from: u64,
 }
 
-/// How many names were given in which second.
+/// The IDs assigned in the current second.
 #[derive(Debug, Default)]
 struct NameBudget {
     now_s: u64,
-    given: u64,
+    assigned: u64,
 }
 
 /// The clients of one rule.
 #[derive(Debug)]
 pub(in crate::observe) struct RuleClients {
     rule: Arc<str>,
-    /// Who was refused, or would have been by a rule that is only watched.
-    refused: Windows,
-    /// Who passed, and has nearly used up the limit.
-    near: Windows,
-    /// Who asked at all, from a sample.
-    traffic: Windows,
-    /// Violations of which no line was written.
+    /// Clients that were refused, or would have been by a shadow rule.
+    refused: ClientWindows,
+    /// Clients that passed near their limit.
+    near: ClientWindows,
+    /// All clients, sampled.
+    traffic: ClientWindows,
+    /// Violations without a line.
     left_out: u64,
 }
 
-/// Whose request it is, and when it was decided.
+/// The client of a request and the time of the decision.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::observe) struct Client {
+pub(in crate::observe) struct ClientSample {
     pub(in crate::observe) fingerprint: u64,
     pub(in crate::observe) now_ns: u64,
 }
 
-/// What a rule says of a request that is no plain pass.
+/// The result of a rule for a request other than a plain pass.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::observe) struct Sighting {
-    /// Refused, or it would have been.
+pub(in crate::observe) struct Observation {
+    /// Refused, or would have been.
     pub(in crate::observe) is_refused: bool,
-    /// Passed with at most a tenth of the limit left.
+    /// Allowed with at most a tenth of the limit left.
     pub(in crate::observe) is_near: bool,
-    /// Refused by a rule that is only watched.
-    pub(in crate::observe) is_watched: bool,
-    /// Something that deserves a line.
+    /// Refused by a shadow rule.
+    pub(in crate::observe) is_shadow: bool,
+    /// Deserves a line.
     pub(in crate::observe) is_violation: bool,
 }
 
-/// Which clients of a rule.
+/// Selects a table of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::observe) enum Which {
-    /// In the windows that are still in sight.
+pub(in crate::observe) enum ClientTable {
+    /// Refused clients, in the recent windows.
     Refused,
     Near,
-    /// Of the last window that is complete, from a sample.
+    /// Sampled requests of the last complete window.
     Traffic,
 }
 
-impl Shards {
-    /// Two for each processor: who finds its own busy finds another free.
-    pub(in crate::observe) fn new() -> Shards {
+impl ClientShards {
+    /// Two shards for each processor: a thread that finds its own busy finds another free.
+    pub(in crate::observe) fn new() -> ClientShards {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let count = (threads * 2).next_power_of_two().min(MAX_SHARDS);
-        // Only a burst is told of. However it is spread over the shards, one of them has this much of it.
+        // Only bursts are reported. However a burst is spread over the shards, one of them has this much of it.
         let named_from = MIN_BURST_REQUESTS / count as u64;
-        let shard = |_| Shard(Mutex::new(Tables { named_from, ..Tables::default() }));
-        Shards { shards: (0..count).map(shard).collect() }
+        let shard = |_| ClientShard(Mutex::new(ShardTables { named_from, ..ShardTables::default() }));
+        ClientShards { shards: (0..count).map(shard).collect() }
     }
 
-    /// All that is known of the clients of a rule.
-    pub(in crate::observe) fn tally(&self, rule: &str, which: Which, now_ns: u64) -> Tally {
-        let mut tally = Tally::default();
+    /// Merges the tables of a rule.
+    pub(in crate::observe) fn tally(&self, rule: &str, which: ClientTable, now_ns: u64) -> ClientTally {
+        let mut tally = ClientTally::default();
         self.each(|clients| {
             if &*clients.rule == rule {
                 clients.add_to(&mut tally, which, now_ns);
@@ -131,14 +130,14 @@ impl Shards {
         tally
     }
 
-    /// The same for every rule of which something is known.
-    pub(in crate::observe) fn tallies(&self, which: Which, now_ns: u64) -> HashMap<Arc<str>, Tally> {
-        let mut tallies: HashMap<Arc<str>, Tally> = HashMap::new();
+    /// The same for every rule.
+    pub(in crate::observe) fn tallies(&self, which: ClientTable, now_ns: u64) -> HashMap<Arc<str>, ClientTally> {
+        let mut tallies: HashMap<Arc<str>, ClientTally> = HashMap::new();
         self.each(|clients| clients.add_to(tallies.entry(Arc::clone(&clients.rule)).or_default(), which, now_ns));
         tallies
     }
 
-    /// How many violations had no line since this was last asked, by rule.
+    /// Returns and resets the number of violations without a line, by rule.
     pub(in crate::observe) fn take_left_out(&self) -> HashMap<Arc<str>, u64> {
         let mut left_out: HashMap<Arc<str>, u64> = HashMap::new();
         self.each(|clients| {
@@ -150,21 +149,21 @@ impl Shards {
         left_out
     }
 
-    /// Begins anew with clients, because from now on they have other names.
-    pub(in crate::observe) fn forget_clients(&self) {
-        self.each(|clients| [&mut clients.refused, &mut clients.near, &mut clients.traffic].map(Windows::clear));
+    /// Clears all clients, because their IDs changed.
+    pub(in crate::observe) fn clear(&self) {
+        self.each(|clients| [&mut clients.refused, &mut clients.near, &mut clients.traffic].map(ClientWindows::clear));
     }
 
-    fn each<R>(&self, mut look: impl FnMut(&mut RuleClients) -> R) {
+    fn each<R>(&self, mut visit: impl FnMut(&mut RuleClients) -> R) {
         for shard in &self.shards {
             let mut tables = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
-            tables.rules.iter_mut().flatten().for_each(|clients| drop(look(clients)));
+            tables.rules.iter_mut().flatten().for_each(|clients| drop(visit(clients)));
         }
     }
 
-    /// The thread's own tables, or any that are free: where something is counted does not matter.
+    /// Locks the thread's own tables, or any free ones: where something is counted does not matter.
     #[inline]
-    pub(in crate::observe) fn lock_any(&self) -> MutexGuard<'_, Tables> {
+    pub(in crate::observe) fn lock_any(&self) -> MutexGuard<'_, ShardTables> {
         let mask = self.shards.len() - 1;
         let own = own_slot();
         for at in 0..self.shards.len() {
@@ -178,39 +177,39 @@ impl Shards {
     }
 }
 
-impl Tables {
-    /// Counts a request under the rule at that position, and says which line is to be written of it, if any. `name`
-    /// gives a client its name, if there is time for it.
+impl ShardTables {
+    /// Counts a request under the rule at that position, and returns which line to write, if any. `name` derives the
+    /// client ID, if the budget allows it.
     #[inline]
-    pub(in crate::observe) fn see(
+    pub(in crate::observe) fn record(
         &mut self,
         rules: &[CompiledRule],
         rule: usize,
-        Client { fingerprint, now_ns }: Client,
-        sighting: Sighting,
-        spent: Spent,
+        ClientSample { fingerprint, now_ns }: ClientSample,
+        observation: Observation,
+        spent: LinesUsed,
         name: impl Fn() -> Arc<str>,
     ) -> Option<LineKind> {
         let clients = clients_of(&mut self.rules, rules, rule)?;
         let mut is_first = false;
-        if sighting.is_refused {
+        if observation.is_refused {
             let (is_new, tracked) = clients.refused.count(fingerprint, 1, now_ns);
             is_first = is_new;
-            self.names.give(&mut tracked.name, now_ns, &name);
+            self.names.assign(&mut tracked.name, now_ns, &name);
         }
-        if sighting.is_near {
-            self.names.give(&mut clients.near.count(fingerprint, 1, now_ns).1.name, now_ns, &name);
+        if observation.is_near {
+            self.names.assign(&mut clients.near.count(fingerprint, 1, now_ns).1.name, now_ns, &name);
         }
-        if !sighting.is_violation {
+        if !observation.is_violation {
             return None;
         }
-        // In a flood this is all that is looked at.
-        if spent.is_all() {
+        // In a flood this is the only check.
+        if spent.is_exhausted() {
             clients.left_out += 1;
             return None;
         }
-        let kind = match (sighting.is_refused, sighting.is_watched) {
-            (_, true) => LineKind::Watched,
+        let kind = match (observation.is_refused, observation.is_shadow) {
+            (_, true) => LineKind::Shadow,
             (true, false) if is_first => LineKind::First,
             (true, false) => LineKind::Repeated,
             (false, false) => LineKind::Other,
@@ -220,36 +219,36 @@ impl Tables {
         is_written.then_some(kind)
     }
 
-    /// Counts a request of the sample under the rule at that position.
+    /// Counts a sampled request under the rule at that position.
     #[inline]
-    pub(in crate::observe) fn see_traffic(
+    pub(in crate::observe) fn record_traffic(
         &mut self,
         rules: &[CompiledRule],
         rule: usize,
-        Client { fingerprint, now_ns }: Client,
+        ClientSample { fingerprint, now_ns }: ClientSample,
         name: impl Fn() -> Arc<str>,
     ) {
         let Some(clients) = clients_of(&mut self.rules, rules, rule) else { return };
         let (_, tracked) = clients.traffic.count(fingerprint, u64::from(SAMPLED_ONE_IN), now_ns);
         if tracked.count - tracked.error >= self.named_from {
-            self.names.give(&mut tracked.name, now_ns, &name);
+            self.names.assign(&mut tracked.name, now_ns, &name);
         }
     }
 }
 
 impl NameBudget {
-    /// Names a client who has no name yet, if the second has one left.
+    /// Assigns an ID to a client without one, if the budget allows it.
     #[inline]
-    fn give(&mut self, client: &mut Option<Arc<str>>, now_ns: u64, name: impl Fn() -> Arc<str>) {
+    fn assign(&mut self, client: &mut Option<Arc<str>>, now_ns: u64, name: impl Fn() -> Arc<str>) {
         if client.is_some() {
             return;
         }
         let now_s = now_ns / S_NS;
         if self.now_s != now_s {
-            *self = NameBudget { now_s, given: 0 };
+            *self = NameBudget { now_s, assigned: 0 };
         }
-        self.given += 1;
-        if self.given <= NAMES_A_SECOND {
+        self.assigned += 1;
+        if self.assigned <= NAMES_PER_SECOND {
             *client = Some(name());
         }
     }
@@ -259,25 +258,24 @@ impl RuleClients {
     fn new(rule: &Arc<str>, capacity: usize) -> RuleClients {
         RuleClients {
             rule: Arc::clone(rule),
-            refused: Windows::new(WINDOW_NS, capacity),
-            near: Windows::new(WINDOW_NS, capacity),
-            traffic: Windows::new(TRAFFIC_WINDOW_NS, capacity),
+            refused: ClientWindows::new(WINDOW_NS, capacity),
+            near: ClientWindows::new(WINDOW_NS, capacity),
+            traffic: ClientWindows::new(TRAFFIC_WINDOW_NS, capacity),
             left_out: 0,
         }
     }
 
-    fn add_to(&self, tally: &mut Tally, which: Which, now_ns: u64) {
+    fn add_to(&self, tally: &mut ClientTally, which: ClientTable, now_ns: u64) {
         match which {
-            Which::Refused => self.refused.in_sight(now_ns).for_each(|window| tally.add(window)),
-            Which::Near => self.near.in_sight(now_ns).for_each(|window| tally.add(window)),
-            Which::Traffic => self.traffic.complete(now_ns).into_iter().for_each(|window| tally.add(window)),
+            ClientTable::Refused => self.refused.recent(now_ns).for_each(|window| tally.add(window)),
+            ClientTable::Near => self.near.recent(now_ns).for_each(|window| tally.add(window)),
+            ClientTable::Traffic => self.traffic.complete(now_ns).into_iter().for_each(|window| tally.add(window)),
         }
     }
 }
 
-/// The clients of the rule at that position. A rule is the same as long as its
-/// name is the same piece of memory, which takes no time to see; when the
-/// policy was replaced, rules are found again by their names.
+/// Returns the clients of the rule at that position. A rule is the same if its name is the same allocation, which is a
+/// cheap check; after a reload, rules are matched by name.
 #[inline]
 fn clients_of<'a>(
     tracked: &'a mut Vec<Option<Box<RuleClients>>>,
@@ -287,16 +285,16 @@ fn clients_of<'a>(
     let name = &rules.get(rule)?.name;
     let is_known = |at: &Option<Box<RuleClients>>| at.as_ref().is_some_and(|known| Arc::ptr_eq(&known.rule, name));
     if !tracked.get(rule).is_some_and(is_known) {
-        find_again(tracked, rules, rule, name);
+        move_to_position(tracked, rules, rule, name);
     }
     tracked.get_mut(rule)?.as_deref_mut()
 }
 
-/// Puts the clients of a rule of that name at its position.
+/// Moves the clients of a rule to its position.
 #[cold]
-fn find_again(tracked: &mut Vec<Option<Box<RuleClients>>>, rules: &[CompiledRule], rule: usize, name: &Arc<str>) {
+fn move_to_position(tracked: &mut Vec<Option<Box<RuleClients>>>, rules: &[CompiledRule], rule: usize, name: &Arc<str>) {
     if tracked.len() != rules.len() {
-        // Those behind the end are gone, unless one of them is looked for now.
+        // Rules beyond the end are dropped, except the one being looked up.
         if let Some(at) = tracked.iter().position(|known| is_named(known, name)) {
             let last = tracked.len().max(rule + 1);
             tracked.resize_with(last, || None);
@@ -318,5 +316,5 @@ fn is_named(known: &Option<Box<RuleClients>>, name: &str) -> bool {
 }
 
 fn capacity(rules: usize) -> usize {
-    (CLIENTS_OF_ALL_RULES / rules.max(1)).clamp(MIN_CLIENTS, MAX_CLIENTS)
+    (MAX_CLIENTS_OF_ALL_RULES / rules.max(1)).clamp(MIN_CLIENTS, MAX_CLIENTS)
 }

@@ -3,48 +3,47 @@ use std::sync::Arc;
 
 use super::frequent_clients::FrequentClients;
 
-/// A client that met a limit often.
+/// A client that often reached a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FrequentClient {
-    /// What the client is called in logs and events, as the settings want it.
+    /// The client ID in logs and events.
     pub client: Arc<str>,
-    /// The most that it can have been.
+    /// The upper bound of the count.
     pub count: u64,
-    /// By how much less it may have been: `count - error` is certain.
+    /// The uncertainty: `count - error` is the lower bound.
     pub error: u64,
     /// When it was last counted, in nanoseconds since 1970.
     pub last_seen_ns: u64,
 }
 
-/// Several tables about the same rule, taken together. The sum of what each
-/// says is as true as each: who is missing in one has at most its floor there.
+/// The sum of several tables of one rule. The bounds add up: a client missing in a table has at most its floor there.
 #[derive(Debug, Default)]
-pub(in crate::observe) struct Tally {
-    clients: HashMap<u64, Known>,
+pub(in crate::observe) struct ClientTally {
+    clients: HashMap<u64, ClientTotals>,
     floors: u64,
     total: u64,
 }
 
-/// What the tables that know a client say of it.
+/// The counts of a client in the tables that track it.
 #[derive(Debug, Default)]
-pub(in crate::observe) struct Known {
-    /// Above the floors of these tables.
+pub(in crate::observe) struct ClientTotals {
+    /// Counts above the floors of these tables.
     above: u64,
-    /// The part of these floors that is certain.
+    /// The certain part of these floors.
     certain: u64,
     last_seen_ns: u64,
     pub(in crate::observe) name: Option<Arc<str>>,
 }
 
-impl Known {
-    /// How often the client certainly came.
-    pub(in crate::observe) fn at_least(&self) -> u64 {
+impl ClientTotals {
+    /// Returns the lower bound of the count.
+    pub(in crate::observe) fn lower_bound(&self) -> u64 {
         self.above + self.certain
     }
 }
 
-impl Tally {
+impl ClientTally {
     pub(in crate::observe) fn add(&mut self, table: &FrequentClients) {
         self.floors += table.floor();
         self.total += table.total();
@@ -57,19 +56,18 @@ impl Tally {
         }
     }
 
-    /// How many were counted, whoever they were.
+    /// Returns the total count.
     pub(in crate::observe) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Everybody who is known, by fingerprint.
-    pub(in crate::observe) fn clients(&self) -> impl Iterator<Item = (u64, &Known)> {
+    /// Returns the tracked clients by fingerprint.
+    pub(in crate::observe) fn clients(&self) -> impl Iterator<Item = (u64, &ClientTotals)> {
         self.clients.iter().map(|(fingerprint, known)| (*fingerprint, known))
     }
 
-    /// The most frequent ones, beginning with who has certainly come most
-    /// often. Who has no name yet came too rarely to be given one.
-    pub(in crate::observe) fn top(&self, at_most: usize) -> Vec<FrequentClient> {
+    /// Returns the most frequent clients by lower bound. A client without an ID occurred too rarely to get one.
+    pub(in crate::observe) fn top(&self, max: usize) -> Vec<FrequentClient> {
         let named = self.clients.values().filter_map(|known| {
             Some(FrequentClient {
                 client: Arc::clone(known.name.as_ref()?),
@@ -83,13 +81,13 @@ impl Tally {
             let order = |client: &FrequentClient| (client.count - client.error, client.count);
             order(other).cmp(&order(one)).then_with(|| one.client.cmp(&other.client))
         });
-        top.truncate(at_most);
+        top.truncate(max);
         top
     }
 
-    /// The certain count of the most frequent client.
+    /// Returns the lower bound of the most frequent client.
     pub(in crate::observe) fn largest(&self) -> u64 {
-        self.clients.values().map(Known::at_least).max().unwrap_or(0)
+        self.clients.values().map(ClientTotals::lower_bound).max().unwrap_or(0)
     }
 }
 
@@ -102,9 +100,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However a stream is spread over tables, the sum keeps its promise.
+        /// The bounds hold for any distribution of the stream over the tables.
         #[test]
-        fn the_error_of_a_sum_is_what_it_says(
+        fn true_count_is_within_the_error_of_the_sum(
             stream in prop::collection::vec((1_u64..300, 0_usize..4), 0..3_000),
             heavy in prop::collection::vec((1_u64..5, 0_usize..4), 0..1_000),
         ) {
@@ -116,15 +114,15 @@ mod tests {
                 tracked.name = Some(client.to_string().into());
                 *exact.entry(fingerprint).or_default() += 1;
             }
-            let mut tally = Tally::default();
+            let mut tally = ClientTally::default();
             tables.iter().for_each(|table| tally.add(table));
             prop_assert_eq!(tally.total(), exact.values().sum::<u64>());
             for (fingerprint, known) in tally.clients() {
-                let truth = exact.remove(&fingerprint).unwrap_or(0);
-                prop_assert!(known.at_least() <= truth && truth <= tally.floors + known.above);
+                let actual = exact.remove(&fingerprint).unwrap_or(0);
+                prop_assert!(known.lower_bound() <= actual && actual <= tally.floors + known.above);
             }
-            for truth in exact.values() {
-                prop_assert!(*truth <= tally.floors);
+            for actual in exact.values() {
+                prop_assert!(*actual <= tally.floors);
             }
             prop_assert!(tally.top(5).len() <= 5);
         }

@@ -1,17 +1,16 @@
-//! Events for people, one line each. Nothing that a client says can begin a
-//! line of its own or pass for another field: what is not a plain word is
-//! quoted as JSON quotes it.
+//! Events as text, one line each. A value from a client can neither begin a line nor forge a field: anything but a
+//! plain word is quoted as in JSON.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 
-use crate::observe::event::{Burst, Change, Event, LeftOut, Level, Notice, Violation};
+use crate::observe::event::{AdminChange, Burst, Event, LeftOut, Level, Notice, Violation};
 use crate::observe::refused_call::RefusedCall;
 
-/// An event as a line of text, or as several if it is a report; without the last line end.
+/// Formats an event as a line of text, or as several lines for a report, without the last line end.
 pub(in crate::observe) fn text(event: &Event) -> String {
     let mut text = String::new();
-    // A string takes whatever is written to it.
+    // Writing to a string cannot fail.
     let _ = match event {
         Event::Violation(violation) => write_violation(&mut text, violation),
         Event::Burst(burst) => write_burst(&mut text, burst),
@@ -20,13 +19,13 @@ pub(in crate::observe) fn text(event: &Event) -> String {
         Event::RefusedCall(call) => write_refused_call(&mut text, call),
         Event::Rule(rule) => write!(text, "tollgate: rule {}", one_line(&rule.promise)),
         Event::Notice(Notice { level: Level::Info, message, .. }) => write!(text, "tollgate: {}", one_line(message)),
-        Event::Notice(notice) => write_trouble(&mut text, notice),
+        Event::Notice(notice) => write_report(&mut text, notice),
     };
     text
 }
 
-/// What is wrong may take several lines, with a caret under it. Each of them says whose it is.
-fn write_trouble(text: &mut String, notice: &Notice) -> fmt::Result {
+/// Formats an error of several lines, with a caret. Each line has the prefix.
+fn write_report(text: &mut String, notice: &Notice) -> fmt::Result {
     let Notice { time, level, message } = notice;
     for (at, line) in message.lines().enumerate() {
         match at {
@@ -71,7 +70,7 @@ fn write_left_out(line: &mut String, left_out: &LeftOut) -> fmt::Result {
     field(line, "lines_dropped", Some(left_out.lines_dropped))
 }
 
-fn write_change(line: &mut String, change: &Change) -> fmt::Result {
+fn write_change(line: &mut String, change: &AdminChange) -> fmt::Result {
     write!(line, "tollgate: change time={} change={}", change.time, change.change.name())?;
     field(line, "rule", change.rule.as_deref())?;
     field(line, "client", change.client.as_deref())?;
@@ -99,7 +98,7 @@ fn quoted(value: &str) -> Cow<'_, str> {
     serde_json::to_string(value).unwrap_or_default().into()
 }
 
-/// What has control characters in it is escaped, so that it stays one line.
+/// Escapes control characters, so that the text stays on one line.
 fn one_line(message: &str) -> Cow<'_, str> {
     if !message.chars().any(char::is_control) {
         return message.into();

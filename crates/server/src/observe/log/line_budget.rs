@@ -1,99 +1,99 @@
-//! How often lines of each kind are written.
+//! Rate limits of log lines.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// How many lines about violations are written in a second, whatever happens.
-const LINES_A_SECOND: u64 = 50;
+/// The maximum number of lines a second about violations.
+const MAX_LINES_PER_SECOND: u64 = 50;
 
-/// How many of them may be of one kind, where they do not tell of somebody new.
-const OF_KIND_A_SECOND: u64 = 10;
+/// The maximum number of lines a second of one kind, other than the first line of a client.
+const MAX_KIND_LINES_PER_SECOND: u64 = 10;
 
-/// Which line it would be. No kind can take the place of all others.
+/// The kind of a line. No kind can use the whole budget of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::observe) enum LineKind {
-    /// Of a client that its rule has not refused before in this window.
+    /// The first refusal of a client in this window.
     First,
-    /// Of one that it has.
+    /// A repeated refusal.
     Repeated,
-    /// Of a rule that is only watched.
-    Watched,
-    /// Of a request that passes with a warning or a delay, or that no rule refuses.
+    /// A refusal by a shadow rule.
+    Shadow,
+    /// A warning, a delay, or a refusal without a rule.
     Other,
 }
 
-/// What was written in a second: 8 bits for all lines, and 8 for each kind that has a share.
+/// The lines written in a second: 8 bits for all lines, and 8 for each kind with its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::observe) struct Spent(u64);
+pub(in crate::observe) struct LinesUsed(u64);
 
-/// The lines of a second. In a flood all that it costs is to read it.
+/// The line budget of the current second. In a flood the only cost is reading it.
 #[derive(Debug, Default)]
 pub(in crate::observe) struct LineBudget {
-    /// The second in the upper half, and what was spent in it.
+    /// The second in the upper half, and the lines used in it.
     spent: AtomicU64,
 }
 
 impl LineKind {
-    /// Where its share stands, if it has one.
+    /// Returns the bit position of its counter, if it has one.
     const fn shift(self) -> Option<u32> {
         match self {
             LineKind::First => None,
             LineKind::Repeated => Some(8),
-            LineKind::Watched => Some(16),
+            LineKind::Shadow => Some(16),
             LineKind::Other => Some(24),
         }
     }
 }
 
-impl Spent {
-    /// Whether there is no line of any kind left.
+impl LinesUsed {
+    /// Returns whether the whole budget is used.
     #[inline]
-    pub(in crate::observe) fn is_all(self) -> bool {
-        self.0 & 0xff >= LINES_A_SECOND
+    pub(in crate::observe) fn is_exhausted(self) -> bool {
+        self.0 & 0xff >= MAX_LINES_PER_SECOND
     }
 
-    /// Whether there is still a line of that kind.
+    /// Returns whether a line of this kind is left.
     #[inline]
     pub(in crate::observe) fn allows(self, kind: LineKind) -> bool {
-        let of_kind = kind.shift().map_or(0, |shift| (self.0 >> shift) & 0xff);
-        !self.is_all() && of_kind < OF_KIND_A_SECOND
+        let used = kind.shift().map_or(0, |shift| (self.0 >> shift) & 0xff);
+        !self.is_exhausted() && used < MAX_KIND_LINES_PER_SECOND
     }
 
-    fn and(self, kind: LineKind) -> Spent {
-        Spent(self.0 + 1 + kind.shift().map_or(0, |shift| 1 << shift))
+    fn plus(self, kind: LineKind) -> LinesUsed {
+        LinesUsed(self.0 + 1 + kind.shift().map_or(0, |shift| 1 << shift))
     }
 }
 
 impl LineBudget {
     #[inline]
-    pub(in crate::observe) fn spent(&self, now_s: u64) -> Spent {
+    pub(in crate::observe) fn spent(&self, now_s: u64) -> LinesUsed {
         spent_in(now_s, self.spent.load(Relaxed))
     }
 
-    /// Takes a line; `false` if others were faster.
+    /// Takes a line; `false` if another thread took the last.
     pub(in crate::observe) fn take(&self, now_s: u64, kind: LineKind) -> bool {
         let taken = self.spent.try_update(Relaxed, Relaxed, |all| {
             let spent = spent_in(now_s, all);
             let second = now_s.max(all >> 32);
-            spent.allows(kind).then(|| (second << 32) | spent.and(kind).0)
+            spent.allows(kind).then(|| (second << 32) | spent.plus(kind).0)
         });
         taken.is_ok()
     }
 }
 
-/// What was spent in that second. Nothing is given twice because a clock goes back.
-fn spent_in(now_s: u64, all: u64) -> Spent {
-    Spent(if now_s > all >> 32 { 0 } else { all & 0xffff_ffff })
+/// Returns the lines used in that second. A clock that is set back grants no extra lines.
+fn spent_in(now_s: u64, all: u64) -> LinesUsed {
+    LinesUsed(if now_s > all >> 32 { 0 } else { all & 0xffff_ffff })
 }
 
-/// How many are written in a second.
-const A_SECOND: u64 = 5;
+/// The maximum number of lines a second of a throttled kind.
+const LINES_PER_SECOND: u64 = 5;
 
-/// Limits log lines of one kind to a few a second: a server that comes and goes, or a
-/// caller that tries out tokens, must not fill a disk.
+/// Limits log lines of one kind to a few a second: a server that flaps, or a caller that tries tokens, must not fill a
+/// disk.
 #[derive(Debug, Default)]
 pub(in crate::observe) struct LogThrottle {
-    /// In which second, and how many.
+    /// The second, and the lines used in it.
     spent: Mutex<(u64, u64)>,
 }
 
@@ -104,14 +104,14 @@ impl LogThrottle {
             *spent = (now_s, 0);
         }
         spent.1 += 1;
-        spent.1 <= A_SECOND
+        spent.1 <= LINES_PER_SECOND
     }
 }
 
-/// How far apart two such notices are. A store that is full stays so for long.
-const APART_S: u64 = 60;
+/// The interval between notices. A full store stays full for long.
+const NOTICE_INTERVAL_S: u64 = 60;
 
-/// Says now and then that requests are refused because they cannot be counted, and how many.
+/// Reports periodically how many requests are refused because they cannot be counted.
 #[derive(Debug, Default)]
 pub(in crate::observe) struct UncountedNotices {
     spent: Mutex<SinceLast>,
@@ -119,25 +119,25 @@ pub(in crate::observe) struct UncountedNotices {
 
 #[derive(Debug, Default)]
 struct SinceLast {
-    /// From when on there may be another.
+    /// When the next notice is due.
     next_s: u64,
     since_last: u64,
 }
 
 impl UncountedNotices {
-    /// Counts one more, and returns what to say of all since the last notice, if it is time for another.
+    /// Counts one request, and returns the message for all since the last notice, if one is due.
     pub(in crate::observe) fn take(&self, now_s: u64) -> Option<String> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.since_last += 1;
         if now_s < spent.next_s {
             return None;
         }
-        let so_many = std::mem::take(&mut spent.since_last);
-        spent.next_s = now_s + APART_S;
-        let refused = if so_many == 1 { "1 request was".to_owned() } else { format!("{so_many} requests were") };
+        let count = std::mem::take(&mut spent.since_last);
+        spent.next_s = now_s + NOTICE_INTERVAL_S;
+        let refused = if count == 1 { "1 request was".to_owned() } else { format!("{count} requests were") };
         Some(format!(
             "{refused} refused because the store could not count: it is full (`when_full: refuse`), \
-             or does not answer (`on_failure: closed`)"
+             or unreachable (`on_failure: closed`)"
         ))
     }
 }
@@ -151,44 +151,44 @@ mod tests {
     }
 
     #[test]
-    fn a_second_has_so_many_lines() {
+    fn lines_per_second_are_limited() {
         let budget = LineBudget::default();
-        assert_eq!(taken(&budget, 1_700_000_000, LineKind::First, 1_000), LINES_A_SECOND);
+        assert_eq!(taken(&budget, 1_700_000_000, LineKind::First, 1_000), MAX_LINES_PER_SECOND);
         assert!(!budget.spent(1_700_000_000).allows(LineKind::First));
         assert!(budget.spent(1_700_000_001).allows(LineKind::First));
-        // A clock that goes back gives nothing twice.
+        // A clock that is set back grants no extra lines.
         assert_eq!(taken(&budget, 1_699_999_999, LineKind::First, 1_000), 0);
     }
 
     #[test]
-    fn no_kind_takes_the_place_of_all_others() {
+    fn no_kind_uses_the_whole_budget() {
         let budget = LineBudget::default();
-        for kind in [LineKind::Repeated, LineKind::Watched, LineKind::Other] {
-            assert_eq!(taken(&budget, 5, kind, 1_000), OF_KIND_A_SECOND);
+        for kind in [LineKind::Repeated, LineKind::Shadow, LineKind::Other] {
+            assert_eq!(taken(&budget, 5, kind, 1_000), MAX_KIND_LINES_PER_SECOND);
         }
-        assert_eq!(taken(&budget, 5, LineKind::First, 1_000), LINES_A_SECOND - 3 * OF_KIND_A_SECOND);
+        assert_eq!(taken(&budget, 5, LineKind::First, 1_000), MAX_LINES_PER_SECOND - 3 * MAX_KIND_LINES_PER_SECOND);
     }
 
     #[test]
-    fn threads_share_it() {
+    fn threads_share_the_budget() {
         let budget = LineBudget::default();
         let all = std::thread::scope(|scope| {
             let taken = || taken(&budget, 9, LineKind::First, 1_000);
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(taken)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>()
         });
-        assert_eq!(all, LINES_A_SECOND);
+        assert_eq!(all, MAX_LINES_PER_SECOND);
     }
 
     #[test]
-    fn a_second_has_so_many_lines_of_a_throttled_kind() {
+    fn throttled_lines_per_second_are_limited() {
         let lines = LogThrottle::default();
-        assert_eq!((0..100).filter(|_| lines.take(7)).count() as u64, A_SECOND);
+        assert_eq!((0..100).filter(|_| lines.take(7)).count() as u64, LINES_PER_SECOND);
         assert!(lines.take(8));
     }
 
     #[test]
-    fn the_first_is_told_at_once_and_the_others_together() {
+    fn first_notice_is_immediate_and_the_rest_are_summarized() {
         let notices = UncountedNotices::default();
         let first = notices.take(7).unwrap();
         assert!(first.starts_with("1 request was refused "), "{first}");

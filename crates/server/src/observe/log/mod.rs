@@ -1,4 +1,4 @@
-//! The log: events as lines on stderr, never more of them than a disk can take.
+//! The log: events as lines on stderr, written by a separate thread.
 
 pub(in crate::observe) mod event_text;
 pub(in crate::observe) mod line_budget;
@@ -12,84 +12,84 @@ use std::time::{Duration, Instant};
 use super::event::Event;
 use event_text::text;
 
-/// How many lines may wait to be written. More come only if nobody takes them at the other end.
-const WAITING_LINES: usize = 1_024;
+/// The maximum number of queued lines. More accumulate only if stderr is not read.
+const MAX_QUEUED_LINES: usize = 1_024;
 
-/// How often somebody who waits for room looks whether there is some.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How often a flush retries while the queue is full.
+const FLUSH_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How the lines of the log look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text.
     #[default]
     Text,
     /// Each line is a JSON object.
     Json,
 }
 
-/// Writes events, one line each, on a thread of its own. Nobody waits for it:
-/// when it cannot keep up, lines are lost and counted.
+/// Writes events, one line each, on its own thread. Callers never wait: when it cannot keep up, lines are dropped and
+/// counted.
 #[derive(Debug)]
-pub struct Log {
-    waiting: SyncSender<Message>,
+pub struct EventLog {
+    queue: SyncSender<LogMessage>,
     dropped: AtomicU64,
 }
 
-enum Message {
+enum LogMessage {
     Write(Arc<Event>),
     Flush(SyncSender<()>),
 }
 
-impl Log {
-    /// Begins to write.
-    pub fn start(format: LogFormat, sink: impl Write + Send + 'static) -> io::Result<Log> {
-        let (waiting, messages) = sync_channel(WAITING_LINES);
+impl EventLog {
+    /// Starts the writer thread.
+    pub fn start(format: LogFormat, sink: impl Write + Send + 'static) -> io::Result<EventLog> {
+        let (queue, messages) = sync_channel(MAX_QUEUED_LINES);
         std::thread::Builder::new().name("tollgate-log".to_owned()).spawn(move || write(format, sink, &messages))?;
-        Ok(Log { waiting, dropped: AtomicU64::new(0) })
+        Ok(EventLog { queue, dropped: AtomicU64::new(0) })
     }
 
     pub(super) fn write(&self, event: &Arc<Event>) {
-        if self.waiting.try_send(Message::Write(Arc::clone(event))).is_err() {
+        if self.queue.try_send(LogMessage::Write(Arc::clone(event))).is_err() {
             self.dropped.fetch_add(1, Relaxed);
         }
     }
 
-    /// How many lines were lost.
+    /// Returns the number of dropped lines.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
 
-    /// Waits until everything so far is written, but not longer than that.
-    pub(super) fn flush(&self, at_most: Duration) {
-        let until = Instant::now() + at_most;
+    /// Waits until all events so far are written, at most this long.
+    pub(super) fn flush(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
         let (done, is_done) = sync_channel(1);
-        let mut message = Message::Flush(done);
-        while let Err(TrySendError::Full(unsent)) = self.waiting.try_send(message) {
-            if Instant::now() >= until {
+        let mut message = LogMessage::Flush(done);
+        while let Err(TrySendError::Full(unsent)) = self.queue.try_send(message) {
+            if Instant::now() >= deadline {
                 return;
             }
             message = unsent;
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(FLUSH_POLL_INTERVAL);
         }
-        // Whoever does not write for that long will not, or is gone.
-        let _ = is_done.recv_timeout(until.saturating_duration_since(Instant::now()));
+        // A writer that takes longer is blocked or gone.
+        let _ = is_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }
 
-fn write(format: LogFormat, mut sink: impl Write, messages: &Receiver<Message>) {
+fn write(format: LogFormat, mut sink: impl Write, messages: &Receiver<LogMessage>) {
     while let Ok(message) = messages.recv() {
         match message {
-            Message::Write(event) => {
+            LogMessage::Write(event) => {
                 let mut line = match format {
                     LogFormat::Text => text(&event),
                     LogFormat::Json => event.to_json(),
                 };
                 line.push('\n');
-                // A service goes on when nobody reads what it says. One call for each line, so that lines stay whole.
+                // A failed write is ignored: the service continues. One call for each line keeps lines whole.
                 let _ = sink.write_all(line.as_bytes());
             }
-            Message::Flush(done) => {
+            LogMessage::Flush(done) => {
                 let _ = sink.flush();
                 let _ = done.send(());
             }
@@ -105,10 +105,10 @@ mod tests {
     use crate::observe::event::{Level, Notice};
     use crate::observe::timestamp::Timestamp;
 
-    /// Stands still until it is let go.
-    struct Stuck(Receiver<()>);
+    /// A writer that blocks until released.
+    struct BlockedWriter(Receiver<()>);
 
-    impl Write for Stuck {
+    impl Write for BlockedWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let _ = self.0.recv();
             Ok(bytes.len())
@@ -120,17 +120,17 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_keep_up_loses_lines_and_holds_up_nobody() {
-        let (let_go, stuck) = channel();
-        let log = Log::start(LogFormat::Json, Stuck(stuck)).unwrap();
+    fn blocked_writer_drops_lines_without_blocking_callers() {
+        let (release, blocked) = channel();
+        let log = EventLog::start(LogFormat::Json, BlockedWriter(blocked)).unwrap();
         let notice = Notice { time: Timestamp(0), level: Level::Info, message: String::new() };
         let event = Arc::new(Event::Notice(notice));
-        let written = WAITING_LINES + 100;
+        let written = MAX_QUEUED_LINES + 100;
         (0..written).for_each(|_| log.write(&event));
-        // One may have been taken already.
+        // The thread may have taken one already.
         assert!((99..=100).contains(&log.dropped()), "{}", log.dropped());
         log.flush(Duration::ZERO);
-        drop(let_go);
+        drop(release);
         log.flush(Duration::from_secs(20));
         let dropped = log.dropped();
         log.write(&event);

@@ -4,19 +4,20 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 use tollgate::policy::parse_address;
-use tollgate::{Decision, Request, Verdict};
+use tollgate::quota::Decision;
+use tollgate::{Request, Verdict};
 
 use super::wrong_arity;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
-use crate::resp::parser::Arguments;
-use crate::resp::reply::Reply;
+use crate::resp::parser::RespArguments;
+use crate::resp::reply::RespReply;
 
 const MS_NS: u64 = 1_000_000;
 
-/// What a command tells of somebody else's request.
+/// The request that a command describes.
 #[derive(Default)]
-struct Told<'a> {
+struct CheckArguments<'a> {
     ip: Option<IpAddr>,
     method: Option<&'a str>,
     host: Option<&'a str>,
@@ -25,36 +26,36 @@ struct Told<'a> {
     identities: SmallVec<[(&'a str, &'a str); 4]>,
 }
 
-pub(in crate::resp) async fn check(engine: &Engine, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
-    match Told::parse(arguments) {
-        Ok(told) => tell(&engine.decide(FrontEnd::Resp, &told.request()).await, reply),
+pub(in crate::resp) async fn check(engine: &Engine, arguments: RespArguments<'_>, reply: &mut RespReply<'_>) {
+    match CheckArguments::parse(arguments) {
+        Ok(fields) => write_verdict(&engine.check(FrontEnd::Resp, &fields.request()).await, reply),
         Err(error) => reply.error(error),
     }
 }
 
-impl<'a> Told<'a> {
-    fn parse(arguments: Arguments<'a>) -> Result<Told<'a>, String> {
+impl<'a> CheckArguments<'a> {
+    fn parse(arguments: RespArguments<'a>) -> Result<CheckArguments<'a>, String> {
         if arguments.len().is_multiple_of(2) {
             return Err(wrong_arity("TOLL.CHECK"));
         }
-        let mut told = Told::default();
+        let mut fields = CheckArguments::default();
         let mut words = arguments.from(1);
         while let (Some(field), Some(value)) = (words.next(), words.next()) {
-            // Bytes that are no text are refused, not replaced: else different clients would share a counter.
+            // Invalid UTF-8 is refused, not replaced: otherwise different clients would share a counter.
             let field = str::from_utf8(field).map_err(|_| "ERR the name of a field is not UTF-8".to_owned())?;
             let value = str::from_utf8(value).map_err(|_| format!("ERR the value of '{field}' is not UTF-8"))?;
-            if !told.take(field, value)? {
+            if !fields.set(field, value)? {
                 return Err(format!("ERR '{field}' is given twice"));
             }
         }
-        Ok(told)
+        Ok(fields)
     }
 
-    /// Takes a field; `false` if it is there already.
+    /// Stores a field; `false` if it exists already.
     ///
-    /// The four that are no identities are known in any case, as is `COST`: an
-    /// `IP` that was taken for an identity nobody counts by would limit nothing.
-    fn take(&mut self, field: &'a str, value: &'a str) -> Result<bool, String> {
+    /// The four fields that are not identities, and `COST`, are case-insensitive: an `IP` treated as an undeclared
+    /// identity would limit nothing.
+    fn set(&mut self, field: &'a str, value: &'a str) -> Result<bool, String> {
         let is = |name: &str| field.eq_ignore_ascii_case(name);
         Ok(if is("ip") {
             let ip = value.parse().map_err(|_| "ERR ip must be an IPv4 or IPv6 address without port or brackets")?;
@@ -90,10 +91,10 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Null where there is nothing to tell: no rule decided, or nobody knows when a permit comes back.
-fn tell(verdict: &Verdict, reply: &mut Reply<'_>) {
+/// Writes a verdict. Members are null if no rule decided, or if the release time of a permit is unknown.
+fn write_verdict(verdict: &Verdict, reply: &mut RespReply<'_>) {
     let decision = verdict.deciding().map(|state| &state.decision);
-    let or_null = |value: Option<u64>, reply: &mut Reply<'_>| match value {
+    let or_null = |value: Option<u64>, reply: &mut RespReply<'_>| match value {
         Some(value) => reply.count(value),
         None => reply.null(),
     };
@@ -116,7 +117,7 @@ fn reset_after_ms(decision: &Decision) -> Option<u64> {
     (decision.reset_after < u64::MAX).then(|| ms(decision.reset_after.into()))
 }
 
-/// Rounds up: who comes back after that many milliseconds does not come too early.
+/// Rounds up, so that a retry after that time is not too early.
 fn ms(ns: u128) -> u64 {
     u64::try_from(ns.div_ceil(MS_NS.into())).unwrap_or(u64::MAX)
 }

@@ -1,33 +1,33 @@
-//! `CLIENT`: a connection about itself. It learns nothing of the others.
+//! `CLIENT`: information about this connection only.
 
 use super::connection::{BAD_CLIENT_NAME, is_client_name};
 use super::{SYNTAX_ERROR, help, unknown_subcommand, wrong_arity};
-use crate::resp::parser::Arguments;
-use crate::resp::reply::Reply;
+use crate::resp::parser::RespArguments;
+use crate::resp::reply::RespReply;
 use crate::resp::session::Session;
 
-/// The subcommands, each with how many arguments it takes, both names included.
+/// The subcommands with their number of arguments, both names included.
 const SUBCOMMANDS: [(&str, usize); 8] =
     [("setinfo", 4), ("setname", 3), ("getname", 2), ("id", 2), ("list", 2), ("info", 2), ("no-evict", 3), ("help", 2)];
 
 const HELP: [&str; 9] = [
     "CLIENT <subcommand> [<argument> ...]. Subcommands are:",
     "GETNAME: the name of this connection.",
-    "HELP: this.",
+    "HELP: this text.",
     "ID: the number of this connection.",
-    "INFO: what is known of this connection.",
-    "LIST: the same; nobody is told of the others.",
-    "NO-EVICT (ON|OFF): is taken and does nothing.",
-    "SETINFO (LIB-NAME|LIB-VER) <value>: is taken and does nothing.",
+    "INFO: information about this connection.",
+    "LIST: the same; other connections are not listed.",
+    "NO-EVICT (ON|OFF): is accepted and ignored.",
+    "SETINFO (LIB-NAME|LIB-VER) <value>: is accepted and ignored.",
     "SETNAME <name>: gives this connection a name.",
 ];
 
-pub(super) fn client(session: &mut Session, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
-    let asked = arguments.get(1).unwrap_or_default();
+pub(super) fn client(session: &mut Session, arguments: RespArguments<'_>, reply: &mut RespReply<'_>) {
+    let name = arguments.get(1).unwrap_or_default();
     let Some((subcommand, arity)) =
-        SUBCOMMANDS.into_iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(asked))
+        SUBCOMMANDS.into_iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name))
     else {
-        return reply.error(unknown_subcommand("CLIENT", asked));
+        return reply.error(unknown_subcommand("CLIENT", name));
     };
     if arguments.len() != arity {
         return reply.error(wrong_arity(&format!("client|{subcommand}")));
@@ -45,14 +45,14 @@ pub(super) fn client(session: &mut Session, arguments: Arguments<'_>, reply: &mu
         "id" => reply.count(session.id),
         "help" => help(&HELP, reply),
         "list" | "info" => reply.text(&line(session)),
-        // Nobody is put out here, so everybody may ask not to be.
+        // Clients are never evicted, so both values are accepted.
         _ if value.eq_ignore_ascii_case(b"on") || value.eq_ignore_ascii_case(b"off") => reply.simple("OK"),
         _ => reply.error(SYNTAX_ERROR),
     }
 }
 
-/// The library behind a client. Nobody reads it here, but a client may insist on having told it.
-fn set_info(attribute: &[u8], value: &[u8], reply: &mut Reply<'_>) {
+/// Accepts the library name and version, which clients send, and ignores them.
+fn set_info(attribute: &[u8], value: &[u8], reply: &mut RespReply<'_>) {
     let attribute = attribute.to_ascii_lowercase();
     if attribute != b"lib-name" && attribute != b"lib-ver" {
         let quoted = super::start_of(&attribute, super::QUOTED_BYTES);

@@ -1,4 +1,4 @@
-//! What each command does, and how it is found.
+//! The commands, and their lookup.
 
 mod check;
 mod client;
@@ -8,101 +8,107 @@ mod info;
 mod table;
 mod throttle;
 
-use super::parser::Arguments;
-use super::reply::Reply;
+use super::parser::RespArguments;
+use super::reply::RespReply;
 use super::session::Session;
 use crate::engine::Engine;
-use crate::observe::WhyRefused;
-use table::{COMMANDS, Command, Name};
+use crate::observe::CallRefusal;
+use table::{COMMANDS, CommandName, CommandSpec};
 
 pub(super) use check::check;
-pub(super) use throttle::{QuotaMemo, throttle_again, throttle_shared};
+pub(super) use throttle::{QuotaMemo, throttle_repeated, throttle_shared};
 
-/// As much of a client's words as an error quotes.
+/// The maximum number of input bytes that an error quotes.
 const QUOTED_BYTES: usize = 128;
 
-/// What is left to do for a command.
+/// The rest of a command that has to wait.
 #[must_use]
-pub(super) enum Left {
+pub(super) enum Deferred {
     Nothing,
-    /// To ask for a decision, which may take its time: see [`check`].
+    /// A decision under the policy: see [`check`].
     Check,
-    /// To ask a shared store about a limit that the caller brings along: see [`throttle_shared`].
+    /// A caller-supplied limit in a shared store: see [`throttle_shared`].
     Throttle,
 }
 
-/// Answers one command, unless that has to be waited for.
+/// Executes one command, unless it has to wait.
 ///
-/// No future is made for what is answered at once: beside a decision in memory
-/// even that would show.
-pub(super) fn answer(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, out: &mut Vec<u8>) -> Left {
+/// Commands executed at once create no future: compared with a decision in memory that is measurable.
+pub(super) fn execute(
+    engine: &Engine,
+    session: &mut Session,
+    arguments: RespArguments<'_>,
+    out: &mut Vec<u8>,
+) -> Deferred {
     let name = arguments.get(0).unwrap_or_default();
-    let mut reply = Reply::new(out, session.protocol);
+    let mut reply = RespReply::new(out, session.protocol);
     let Some(command) = find(name) else {
-        // A browser can be made to send a command in the body of a request. Nothing after its head is read.
+        // A browser can be made to send a command in the body of a request. Nothing after its headers is read.
         if name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:") {
-            session.is_over = true;
-            return Left::Nothing;
+            session.is_ending = true;
+            return Deferred::Nothing;
         }
         reply.error(unknown_command(name, arguments));
-        return Left::Nothing;
+        return Deferred::Nothing;
     };
     if !command.takes(arguments.len()) {
         reply.error(wrong_arity(command.name));
-        return Left::Nothing;
+        return Deferred::Nothing;
     }
-    if !session.is_admitted && !matches!(command.which, Name::Auth | Name::Hello | Name::Quit | Name::Reset) {
-        session.gate.iter().for_each(|gate| gate.note(engine, WhyRefused::NoToken));
+    if !session.is_authenticated
+        && !matches!(command.which, CommandName::Auth | CommandName::Hello | CommandName::Quit | CommandName::Reset)
+    {
+        session.auth.iter().for_each(|auth| auth.note(engine, CallRefusal::NoToken));
         reply.error(NO_AUTH);
-        return Left::Nothing;
+        return Deferred::Nothing;
     }
     match command.which {
-        Name::Throttle => return throttle::throttle(engine, session, arguments, &mut reply),
-        Name::Check => return Left::Check,
-        Name::Ping => connection::ping(arguments, &mut reply),
-        Name::Echo => reply.bulk(arguments.get(1).unwrap_or_default()),
-        Name::Hello => connection::hello(engine, session, arguments, &mut reply),
-        Name::Auth => connection::auth(engine, session, arguments, &mut reply),
-        Name::Select => connection::select(arguments, &mut reply),
-        Name::Client => client::client(session, arguments, &mut reply),
-        Name::Command => command::command(arguments, &mut reply),
-        Name::Info => info::info(arguments, &mut reply),
-        Name::Quit => {
-            session.is_over = true;
+        CommandName::Throttle => return throttle::throttle(engine, session, arguments, &mut reply),
+        CommandName::Check => return Deferred::Check,
+        CommandName::Ping => connection::ping(arguments, &mut reply),
+        CommandName::Echo => reply.bulk(arguments.get(1).unwrap_or_default()),
+        CommandName::Hello => connection::hello(engine, session, arguments, &mut reply),
+        CommandName::Auth => connection::auth(engine, session, arguments, &mut reply),
+        CommandName::Select => connection::select(arguments, &mut reply),
+        CommandName::Client => client::client(session, arguments, &mut reply),
+        CommandName::Command => command::command(arguments, &mut reply),
+        CommandName::Info => info::info(arguments, &mut reply),
+        CommandName::Quit => {
+            session.is_ending = true;
             reply.simple("OK");
         }
-        Name::Reset => {
+        CommandName::Reset => {
             session.reset();
             reply.simple("RESET");
         }
     }
-    Left::Nothing
+    Deferred::Nothing
 }
 
-/// Nearly everybody sends the busiest command, as it is written here, which is seen sooner.
+/// Finds a command. The busiest one, in its usual spelling, is compared first.
 #[inline]
-fn find(name: &[u8]) -> Option<&'static Command> {
-    const BUSIEST: &Command = &COMMANDS[0];
+fn find(name: &[u8]) -> Option<&'static CommandSpec> {
+    const BUSIEST: &CommandSpec = &COMMANDS[0];
     if name == BUSIEST.name.as_bytes() {
         return Some(BUSIEST);
     }
     COMMANDS.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-fn unknown_command(name: &[u8], arguments: Arguments<'_>) -> Vec<u8> {
+fn unknown_command(name: &[u8], arguments: RespArguments<'_>) -> Vec<u8> {
     let mut text = b"ERR unknown command '".to_vec();
     text.extend_from_slice(start_of(name, QUOTED_BYTES));
     text.extend_from_slice(b"', with args beginning with: ");
-    let mut room = QUOTED_BYTES;
+    let mut left = QUOTED_BYTES;
     for argument in arguments.from(1) {
-        if room == 0 {
+        if left == 0 {
             break;
         }
-        let quoted = start_of(argument, room);
+        let quoted = start_of(argument, left);
         text.push(b'\'');
         text.extend_from_slice(quoted);
         text.extend_from_slice(b"' ");
-        room = room.saturating_sub(quoted.len() + 3);
+        left = left.saturating_sub(quoted.len() + 3);
     }
     text
 }
@@ -111,13 +117,13 @@ fn wrong_arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{}' command", name.to_ascii_lowercase())
 }
 
-/// Lines for somebody at a keyboard, as Redis sends them.
-fn help(lines: &[&str], reply: &mut Reply<'_>) {
+/// Writes help lines, as Redis does.
+fn help(lines: &[&str], reply: &mut RespReply<'_>) {
     reply.array(lines.len());
     lines.iter().for_each(|line| reply.simple(line));
 }
 
-/// The answer to the first word after a command that has several meanings.
+/// Formats the error of an unknown subcommand.
 fn unknown_subcommand(name: &str, subcommand: &[u8]) -> Vec<u8> {
     let mut text = b"ERR unknown subcommand '".to_vec();
     text.extend_from_slice(start_of(subcommand, QUOTED_BYTES));
@@ -133,6 +139,6 @@ const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
 const SYNTAX_ERROR: &str = "ERR syntax error";
 
-fn start_of(bytes: &[u8], most: usize) -> &[u8] {
-    &bytes[..bytes.len().min(most)]
+fn start_of(bytes: &[u8], max: usize) -> &[u8] {
+    &bytes[..bytes.len().min(max)]
 }

@@ -1,10 +1,10 @@
-//! Every command there is.
+//! The command table.
 
-/// A command as clients can ask about it.
-pub(super) struct Command {
+/// The description of a command.
+pub(super) struct CommandSpec {
     pub(super) name: &'static str,
-    pub(super) which: Name,
-    /// How many arguments, its name included; negative where there may be more.
+    pub(super) which: CommandName,
+    /// The number of arguments, including its name; negative if there may be more.
     pub(super) arity: i64,
     /// Whether its first argument is a key.
     pub(super) has_key: bool,
@@ -13,7 +13,7 @@ pub(super) struct Command {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Name {
+pub(super) enum CommandName {
     Throttle,
     Check,
     Ping,
@@ -28,46 +28,46 @@ pub(super) enum Name {
     Reset,
 }
 
-/// The busiest first: they are looked for in this order.
-pub(super) const COMMANDS: [Command; 12] = [
-    Command {
+/// The busiest first: the table is searched in this order.
+pub(super) const COMMANDS: [CommandSpec; 12] = [
+    CommandSpec {
         name: "CL.THROTTLE",
-        which: Name::Throttle,
+        which: CommandName::Throttle,
         arity: -5,
         has_key: true,
         group: "generic",
         summary: "Charges a key under a limit given with it",
     },
-    Command {
+    CommandSpec {
         name: "TOLL.CHECK",
-        which: Name::Check,
+        which: CommandName::Check,
         arity: -3,
         has_key: false,
         group: "generic",
         summary: "Decides a request under the policy",
     },
-    about_connections("PING", Name::Ping, -1, "Answers, to show that it lives"),
-    about_connections("ECHO", Name::Echo, 2, "Answers what it is told"),
-    about_connections("HELLO", Name::Hello, -1, "Chooses the protocol, and tells about the server"),
-    about_connections("AUTH", Name::Auth, -2, "Shows that a client knows the access token"),
-    about_connections("SELECT", Name::Select, 2, "Chooses a database; there is one, 0"),
-    about_connections("CLIENT", Name::Client, -2, "Tells and asks about this connection"),
-    about_server("COMMAND", Name::Command, -1, "Tells which commands there are"),
-    about_server("INFO", Name::Info, -1, "Tells about the server"),
-    about_connections("QUIT", Name::Quit, -1, "Closes the connection"),
-    about_connections("RESET", Name::Reset, 1, "Makes the connection as it was at first"),
+    connection_command("PING", CommandName::Ping, -1, "Returns PONG or its argument"),
+    connection_command("ECHO", CommandName::Echo, 2, "Returns its argument"),
+    connection_command("HELLO", CommandName::Hello, -1, "Selects the protocol, and describes the server"),
+    connection_command("AUTH", CommandName::Auth, -2, "Authenticates with the access token"),
+    connection_command("SELECT", CommandName::Select, 2, "Selects a database; the only one is 0"),
+    connection_command("CLIENT", CommandName::Client, -2, "Describes this connection"),
+    server_command("COMMAND", CommandName::Command, -1, "Describes the commands"),
+    server_command("INFO", CommandName::Info, -1, "Describes the server"),
+    connection_command("QUIT", CommandName::Quit, -1, "Closes the connection"),
+    connection_command("RESET", CommandName::Reset, 1, "Resets the state of the connection"),
 ];
 
-const fn about_connections(name: &'static str, which: Name, arity: i64, summary: &'static str) -> Command {
-    Command { name, which, arity, has_key: false, group: "connection", summary }
+const fn connection_command(name: &'static str, which: CommandName, arity: i64, summary: &'static str) -> CommandSpec {
+    CommandSpec { name, which, arity, has_key: false, group: "connection", summary }
 }
 
-const fn about_server(name: &'static str, which: Name, arity: i64, summary: &'static str) -> Command {
-    Command { name, which, arity, has_key: false, group: "server", summary }
+const fn server_command(name: &'static str, which: CommandName, arity: i64, summary: &'static str) -> CommandSpec {
+    CommandSpec { name, which, arity, has_key: false, group: "server", summary }
 }
 
-impl Command {
-    /// Whether it can have so many arguments, its name included.
+impl CommandSpec {
+    /// Returns whether the command accepts this many arguments, including its name.
     pub(super) fn takes(&self, count: usize) -> bool {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         if self.arity < 0 { count >= -self.arity } else { count == self.arity }

@@ -1,98 +1,98 @@
-//! A tag that goes to another quota, beside checks that read or write it.
+//! Loom models of a tag that is reassigned while checks read or write it.
 //!
-//! Under loom tags are taken back before every second one is given out.
+//! Under loom, unused tags are reclaimed before every second allocation.
 
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
-use super::{A, BucketRule, Place, Quotas, START, SharedClock, TagUse, prepared};
+use super::{A, BucketKey, Quotas, START, TableModelClock, TagUse, TaggedBucket, prepared};
 use crate::clock::Clock;
-use crate::memory::operation::{Check, Look};
+use crate::memory::operation::{CheckOp, PeekOp};
 use crate::memory::options::WhenFull;
-use crate::table::Table;
+use crate::table::BucketTable;
 
-/// Two quotas have tags 0 and 1; `gone` holds tag 1 as long as its use is held.
-struct TagWorld {
-    table: Table,
+/// Two quotas have tags 0 and 1. `gone` owns tag 1 as long as its use is held.
+struct TagModel {
+    table: BucketTable,
     quotas: std::sync::Arc<Quotas>,
-    clock: SharedClock,
-    stays: BucketRule,
+    clock: TableModelClock,
+    stays: TaggedBucket,
     _stays_use: TagUse,
-    gone: BucketRule,
+    gone: TaggedBucket,
 }
 
-impl TagWorld {
-    fn new() -> (Arc<TagWorld>, TagUse) {
+impl TagModel {
+    fn new() -> (Arc<TagModel>, TagUse) {
         let quotas = std::sync::Arc::new(Quotas::default());
         let (stays, stays_use) = prepared(&quotas, "20/s burst 10", |_| ());
         let (gone, gone_use) = prepared(&quotas, "10/s burst 2", |_| ());
-        let table = Table::new(1, std::sync::Arc::clone(&quotas), WhenFull::EvictFullest);
-        let clock = SharedClock(Arc::new(AtomicU64::new(START)));
-        (Arc::new(TagWorld { table, quotas, clock, stays, _stays_use: stays_use, gone }), gone_use)
+        let table = BucketTable::new(1, std::sync::Arc::clone(&quotas), WhenFull::EvictLeastUsed);
+        let clock = TableModelClock(Arc::new(AtomicU64::new(START)));
+        (Arc::new(TagModel { table, quotas, clock, stays, _stays_use: stays_use, gone }), gone_use)
     }
 
-    /// A third quota, which gets tag 1 if nothing uses it any more. Read under
-    /// it, what `gone` wrote would be less than one token.
-    fn new_quota(&self) -> (BucketRule, TagUse) {
+    /// Creates a third quota, which gets tag 1 if nothing uses it any more. Read under this quota, the state that
+    /// `gone` wrote would be less than one token.
+    fn new_quota(&self) -> (TaggedBucket, TagUse) {
         let now = self.clock.now_ns();
-        prepared(&self.quotas, "1/h burst 10", |unused| self.table.leave_unused(unused, now))
+        prepared(&self.quotas, "1/h burst 10", |unused| self.table.unmark_live_tags(unused, now))
     }
 
-    fn charge(&self, rule: &BucketRule, cost: u64) -> bool {
-        self.table.apply(Place { hash: A, rule }, &self.clock, &Check { cost }).unwrap().is_allowed()
+    fn charge(&self, quota: &TaggedBucket, cost: u64) -> bool {
+        self.table.apply(BucketKey { hash: A, quota }, &self.clock, &CheckOp { cost }).unwrap().is_allowed()
     }
 
-    fn remaining(&self, rule: &BucketRule) -> u64 {
-        self.table.apply(Place { hash: A, rule }, &self.clock, &Look { cost: 0 }).unwrap().remaining
+    fn remaining(&self, quota: &TaggedBucket) -> u64 {
+        self.table.apply(BucketKey { hash: A, quota }, &self.clock, &PeekOp { cost: 0 }).unwrap().remaining
     }
 }
 
 #[test]
-fn a_tag_that_a_check_is_about_to_write_is_given_to_no_other_quota() {
+fn tag_that_a_check_is_about_to_write_is_not_reassigned() {
     loom::model(|| {
-        let (world, gone_use) = TagWorld::new();
-        let other = Arc::clone(&world);
+        let (model, gone_use) = TagModel::new();
+        let other = Arc::clone(&model);
         let charging = thread::spawn(move || {
             let passed = other.charge(&other.gone, 2);
             drop(gone_use);
             passed
         });
-        let (rule, _use) = world.new_quota();
-        let passed = world.charge(&rule, 1);
+        let (quota, _use) = model.new_quota();
+        let passed = model.charge(&quota, 1);
         let used = u64::from(passed) + 2 * u64::from(charging.join().unwrap());
-        // Whichever came first, and whichever tag the new quota got.
-        let remaining = world.remaining(&rule);
+        // Whichever was first, and whichever tag the new quota got.
+        let remaining = model.remaining(&quota);
         assert!(used > 0 && remaining == 10 - used, "{used} used, {remaining} remain");
     });
 }
 
 #[test]
-fn an_entry_is_read_under_the_quota_that_wrote_it_while_its_tag_changes_hands() {
+fn entry_is_read_under_its_own_quota_while_its_tag_is_reassigned() {
     loom::model(|| {
-        let (world, gone_use) = TagWorld::new();
-        assert!(world.charge(&world.gone, 2));
+        let (model, gone_use) = TagModel::new();
+        assert!(model.charge(&model.gone, 2));
         drop(gone_use);
-        let other = Arc::clone(&world);
+        let other = Arc::clone(&model);
         let looking = thread::spawn(move || other.remaining(&other.stays));
         // At 200 ms the key is full again, so that its tag is free.
-        world.clock.0.store(START + 200 * super::MS, loom::sync::atomic::Ordering::SeqCst);
-        let (rule, _use) = world.new_quota();
-        assert_eq!(rule.tag, world.gone.tag, "nothing uses it any more");
-        assert!(world.charge(&rule, 2));
+        model.clock.0.store(START + 200 * super::MS, loom::sync::atomic::Ordering::SeqCst);
+        let (quota, _use) = model.new_quota();
+        assert_eq!(quota.quota_tag, model.gone.quota_tag, "nothing uses it any more");
+        assert!(model.charge(&quota, 2));
         let remaining = looking.join().unwrap();
         assert!(remaining == 8 || remaining == 10, "2 were used by either, or none: {remaining} remain");
     });
 }
 
 #[test]
-fn a_tag_that_a_live_key_carries_is_kept() {
+fn tag_of_a_live_key_is_not_reassigned() {
     loom::model(|| {
-        let (world, gone_use) = TagWorld::new();
-        assert!(world.charge(&world.gone, 2));
+        let (model, gone_use) = TagModel::new();
+        assert!(model.charge(&model.gone, 2));
         drop(gone_use);
-        let (rule, _use) = world.new_quota();
-        assert_ne!(rule.tag, world.gone.tag);
-        assert_eq!(world.remaining(&rule), 8);
+        let (quota, _use) = model.new_quota();
+        assert_ne!(quota.quota_tag, model.gone.quota_tag);
+        assert_eq!(model.remaining(&quota), 8);
     });
 }

@@ -8,18 +8,18 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Decision, MAX_SPAN_NS};
 use tollgate_policy::GrantSource;
-use tollgate_store::{ChangeError, Charge, Limit, Mode, Source};
+use tollgate_store::{ChangeError, Charge, ChargeMode, Limit, Source};
 
 use crate::limiter::active::ActivePolicy;
 use crate::limiter::async_limiter::AsyncLimiter;
 use overrides::KeyOverride;
 use report::{KeyCounter, KeyError, KeyReport};
 
-/// A key is named by its rule and by the text that `tollgate explain` shows for
-/// it: the values of the rule's identities, with bars between them. Values may
-/// also be as a request would bring them: [`CompiledPolicy::read_key`](tollgate_policy::CompiledPolicy::read_key).
+/// A key is identified by its rule and by the text that `tollgate explain` prints for it: the values of the rule's
+/// identities, separated by bars. Values may also have the form in which a request carries them: see
+/// [`CompiledPolicy::read_key`](tollgate_policy::CompiledPolicy::read_key).
 impl AsyncLimiter {
-    /// How a key stands. It charges nothing, makes no place for the key, and changes no answer.
+    /// Returns the state of a key. It charges nothing and creates no entry.
     pub async fn inspect_key(&self, rule: &str, key: &str) -> Result<KeyReport, KeyError> {
         let policy = self.active_policy();
         let (at, key) = named(&policy, rule, key)?;
@@ -34,53 +34,54 @@ impl AsyncLimiter {
         };
         let mut counters = Vec::new();
         for (source, quotas) in grants {
-            // Each grant by itself: two of them may count the same key in different ways.
-            let limit = |quota: &u32| policy.limit(policy.quotas[*quota as usize].limit_at);
+            // For each grant, because two grants may count the same key under different limits.
+            let limit = |quota: &u32| policy.limit(policy.quotas[*quota as usize].limit_index);
             let limits: SmallVec<[&Limit; 4]> = quotas.iter().map(limit).collect();
             let standings = self.standings(&limits, key).await?;
             counters.extend(quotas.iter().zip(standings).map(|(quota, standing)| {
-                let planned = policy.quota(*quota);
-                KeyCounter { source: source.clone(), name: planned.scope.clone(), quota: planned.quota, standing }
+                let rule_quota = policy.quota(*quota);
+                KeyCounter { source: source.clone(), name: rule_quota.scope.clone(), quota: rule_quota.quota, standing }
             }));
         }
         let escalation = policy.rules[at as usize].escalation.as_ref();
         let limit = |at: Option<u32>| at.map(|at| policy.limit(at));
-        let violations = self.standing(limit(escalation.and_then(|step| step.violations)), key).await?;
-        let block = self.standing(limit(escalation.and_then(|step| step.block)), key).await?;
+        let violations = self.standing(limit(escalation.and_then(|escalation| escalation.violations)), key).await?;
+        let block = self.standing(limit(escalation.and_then(|escalation| escalation.block)), key).await?;
         Ok(KeyReport {
             rule: rule.to_owned(),
             key: key.to_owned(),
             counters,
             violations,
             blocked_for_ns: block.filter(|block| block.remaining == 0).map(|block| block.reset_after),
-            key_override: self.key_overrides().into_iter().find(|set| set.rule == rule && set.key == key),
+            key_override: {
+                let counters = policy.compiled.counters_name(at);
+                self.key_overrides().into_iter().find(|set| set.rule == counters && set.key == key)
+            },
         })
     }
 
-    /// Makes a key as if untouched under a rule: what was used, violations and a
-    /// block are forgotten, on every instance that shares the store. Permits
-    /// that are held are forgotten too: who holds one goes on, and letting go
-    /// of it then does nothing. A limit that was set by hand stays.
+    /// Resets a key under a rule, on every instance that shares the store: its usage, violations and block are deleted.
+    /// Held permits are deleted too: their holders continue, and releasing them has no effect. An override remains.
     ///
-    /// It may be asked for again where the answer is that none came.
+    /// If a shared store did not reply, the call may be repeated.
     pub async fn reset_key(&self, rule: &str, key: &str) -> Result<(), KeyError> {
         let policy = self.active_policy();
         let (at, key) = named(&policy, rule, key)?;
         let key = key.as_str();
         let quotas = (0..).map_while(|quota| policy.try_quota(quota)).zip(&policy.quotas);
-        let of_rule = quotas.filter(|(planned, _)| planned.rule == at).map(|(_, quota)| quota);
-        let counters = of_rule.flat_map(|quota| std::iter::once(quota.limit_at).chain(quota.former_limit_at));
+        let of_rule = quotas.filter(|(rule_quota, _)| rule_quota.rule == at).map(|(_, quota)| quota);
+        let counters = of_rule.flat_map(|quota| std::iter::once(quota.limit_index).chain(quota.former_limit));
         let escalation = policy.rules[at as usize].escalation.iter().flat_map(|escalation| escalation.limits());
         let keys: Vec<(&Limit, &[u8])> =
             counters.chain(escalation).map(|at| (policy.limit(at), key.as_bytes())).collect();
-        Ok(self.backend().admin()?.reset(&keys).await?)
+        self.backend().admin()?.reset(&keys).await?;
+        self.wake_waiters();
+        Ok(())
     }
 
-    /// Sets another limit for a key, for a time, on every instance that shares
-    /// the store: a rate such as `200/min`, several with commas between them, a
-    /// number of permits, or `unlimited`. It holds instead of what the policy
-    /// grants to this key, ends by itself, and outlives a change of the policy.
-    /// What was used stays used.
+    /// Overrides the limit of a key for a time, on every instance that shares the store: with a rate such as `200/min`,
+    /// several separated by commas, a number of permits, or `unlimited`. It replaces the limit that the policy grants
+    /// to this key, ends by itself, and remains when the policy changes. Usage is kept.
     pub async fn override_key(
         &self,
         rule: &str,
@@ -97,28 +98,37 @@ impl AsyncLimiter {
         }
         let compiled = &policy.compiled;
         let grant = compiled.read_grant(at, limit).map_err(KeyError::InvalidLimit)?;
-        for planned in compiled.override_quotas(at, &grant) {
-            // Told here, because nobody hears it on the other instances.
-            let taken = policy.override_limit(&planned, self.backend());
+        for rule_quota in compiled.override_quotas(at, &grant) {
+            // Reported here, because the other instances have no way to report it.
+            let taken = policy.override_limit(&rule_quota, self.backend());
             taken.map_err(|error| KeyError::NotTaken(error.to_string()))?;
         }
         let until_ns = self.now_ns().saturating_add(lasts_ns);
-        let set = KeyOverride { rule: rule.to_owned(), key: key.to_owned(), limit: limit.trim().to_owned(), until_ns };
+        let rule = compiled.counters_name(at).to_owned();
+        let set = KeyOverride { rule, key: key.to_owned(), limit: limit.trim().to_owned(), until_ns };
         self.backend().admin()?.set_override(set.stored()).await?;
         Ok(set)
     }
 
-    /// Ends a limit that was set by hand, on every instance that shares the
-    /// store, and says whether one was known here.
+    /// Ends an override on every instance that shares the store. Returns whether this instance knew it.
     pub async fn end_override(&self, rule: &str, key: &str) -> Result<bool, KeyError> {
-        // The rule may be gone by now, and the key is then what the list of overrides calls it.
-        let meant = named(&self.active_policy(), rule, key).map_or_else(|_| key.to_owned(), |(_, key)| key);
-        let is_known = self.key_overrides().iter().any(|set| set.rule == rule && set.key == meant);
-        self.backend().admin()?.remove_override(&KeyOverride::name_of(rule, &meant)).await?;
+        // If the rule no longer exists, the key is as the list of overrides names it.
+        let policy = self.active_policy();
+        let (counters, meant) = match named(&policy, rule, key) {
+            Ok((at, key)) => (policy.compiled.counters_name(at), key),
+            Err(_) => (rule, key.to_owned()),
+        };
+        let is_known =
+            self.key_overrides().iter().any(|set| [counters, rule].contains(&&*set.rule) && set.key == meant);
+        self.backend().admin()?.remove_override(&KeyOverride::name_of(counters, &meant)).await?;
+        if counters != rule {
+            // An override that was set before the rule used the budget.
+            self.backend().admin()?.remove_override(&KeyOverride::name_of(rule, &meant)).await?;
+        }
         Ok(is_known)
     }
 
-    /// The limits that stand at present by hand, those of rules that are gone included.
+    /// Returns the active overrides, including those of removed rules.
     #[must_use]
     pub fn key_overrides(&self) -> Vec<KeyOverride> {
         let Some(overrides) = self.backend().overrides() else { return Vec::new() };
@@ -134,24 +144,24 @@ impl AsyncLimiter {
         }
     }
 
-    /// How a key stands under limits, by the counters themselves and not by what happens when they cannot be asked.
+    /// Returns the state of a key by its counters, or an error if they cannot be read: no fallback applies.
     async fn standings(&self, limits: &[&Limit], key: &str) -> Result<SmallVec<[Decision; 4]>, KeyError> {
         if limits.is_empty() {
             return Ok(SmallVec::new());
         }
         let charges: SmallVec<[Charge<'_>; 4]> =
-            limits.iter().map(|limit| Charge::new(limit, key.as_bytes(), 0).with_mode(Mode::Watch)).collect();
-        let outcome = self.backend().decide(&charges).await;
+            limits.iter().map(|limit| Charge::new(limit, key.as_bytes(), 0).with_mode(ChargeMode::Peek)).collect();
+        let outcome = self.backend().check_all(&charges).await;
         if outcome.source == Source::Fallback {
-            return Err(KeyError::Change(ChangeError::NoAnswer));
+            return Err(KeyError::Change(ChangeError::Timeout));
         }
         Ok(outcome.decisions)
     }
 }
 
-/// The position of a rule, and the key of it that a text means.
+/// Returns the index of a rule, and the key that a text denotes.
 fn named(policy: &ActivePolicy, rule: &str, key: &str) -> Result<(u32, String), KeyError> {
     let compiled = &policy.compiled;
-    let at = compiled.rule_named(rule).ok_or_else(|| KeyError::NoSuchRule(rule.to_owned()))?;
+    let at = compiled.counters_named(rule).ok_or_else(|| KeyError::NoSuchRule(rule.to_owned()))?;
     Ok((at, compiled.read_key(at, key).map_err(KeyError::InvalidKey)?))
 }

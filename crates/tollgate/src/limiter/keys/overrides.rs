@@ -1,23 +1,23 @@
-//! Limits that an operator has set for single keys, for a time.
+//! Overrides: limits that an operator has set for single keys, for a time.
 
 use std::collections::HashMap;
 
 use tollgate_policy::{CompiledPolicy, RuleQuota};
 use tollgate_store::StoredOverride;
 
-/// What the names of overrides of keys begin with in the store. Neither rules nor keys have a line feed in them.
+/// The prefix of the names of key overrides in the store. Rules and keys contain no line feed.
 const OVERRIDE: &str = "override";
 
-/// Another limit for one key, set by hand, until it ends by itself.
+/// An override: another limit for one key, until it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyOverride {
-    /// The rule's name.
+    /// The name of the rule, or of the budget if rules share one.
     pub rule: String,
-    /// The key, as `explain` shows it.
+    /// The key, as `explain` prints it.
     pub key: String,
-    /// The limit, as a policy would say it.
+    /// The limit, as in a policy.
     pub limit: String,
-    /// When it ends, by the store's clock: in nanoseconds since 1970.
+    /// When it ends by the store's clock, in nanoseconds since 1970.
     pub until_ns: u64,
 }
 
@@ -31,7 +31,7 @@ impl KeyOverride {
         StoredOverride { name, text: self.limit.as_str().into(), until_ns: self.until_ns }
     }
 
-    /// `None` for an override of something else.
+    /// Parses a stored override; `None` if it is not of a key.
     pub(in crate::limiter) fn read(stored: &StoredOverride) -> Option<KeyOverride> {
         let mut parts = stored.name.splitn(3, '\n');
         let (OVERRIDE, rule, key) = (parts.next()?, parts.next()?, parts.next()?) else { return None };
@@ -44,25 +44,24 @@ impl KeyOverride {
     }
 }
 
-/// The limits by hand that concern a plan, ready to be met.
+/// The overrides of the keys of a policy's rules, prepared for matching.
 #[derive(Debug, Default)]
 pub(in crate::limiter) struct ActiveOverrides {
-    /// For each rule of the plan, by key. Empty where there is none at all.
+    /// For each rule of the policy, by key. Empty if there are none.
     rules: Vec<HashMap<Box<[u8]>, KeyGrant>>,
 }
 
-/// What stands for one key.
+/// The override of one key.
 #[derive(Debug)]
 struct KeyGrant {
     until_ns: u64,
-    /// Positions behind those of the plan's quotas; none is unlimited.
+    /// Indexes after those of the policy's quotas. Empty if the key is unlimited.
     quotas: Vec<u32>,
 }
 
 impl ActiveOverrides {
-    /// Reads what is set under a plan, with the quotas that it takes. What no
-    /// rule of the plan can be granted is left out: `is_taken` says whether the
-    /// store takes a quota.
+    /// Prepares the overrides that apply under a policy, with their quotas. Those that no rule of the policy accepts
+    /// are left out; `is_taken` returns whether the store accepts a quota.
     pub(in crate::limiter) fn read(
         compiled: &CompiledPolicy,
         stored: &[StoredOverride],
@@ -71,7 +70,7 @@ impl ActiveOverrides {
     ) -> (ActiveOverrides, Vec<RuleQuota>) {
         let (mut overrides, mut quotas) = (ActiveOverrides::default(), Vec::<RuleQuota>::new());
         for set in stored.iter().filter(|stored| stored.until_ns > now_ns).filter_map(KeyOverride::read) {
-            let Some(rule) = compiled.rule_named(&set.rule) else { continue };
+            let Some(rule) = compiled.counters_named(&set.rule) else { continue };
             let Ok(grant) = compiled.read_grant(rule, &set.limit) else { continue };
             let granted = compiled.override_quotas(rule, &grant);
             let mut positions = Vec::with_capacity(granted.len());
@@ -96,7 +95,7 @@ impl ActiveOverrides {
         self.rules.is_empty()
     }
 
-    /// The quotas that stand for a key of a rule.
+    /// Returns the quotas that override those of a rule for a key.
     pub(in crate::limiter) fn find(&self, rule: u32, key: &[u8], now_ns: u64) -> Option<&[u32]> {
         let grant = self.rules.get(rule as usize)?.get(key)?;
         (now_ns < grant.until_ns).then_some(&grant.quotas)

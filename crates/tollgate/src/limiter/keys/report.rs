@@ -4,45 +4,45 @@ use tollgate_store::ChangeError;
 
 use super::overrides::KeyOverride;
 
-/// How one key stands under a rule. Nothing was charged to find out.
+/// The state of a key under a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyReport {
-    /// The rule's name.
+    /// The name of the rule.
     pub rule: String,
-    /// The key, as `explain` shows it.
+    /// The key, as `explain` prints it.
     pub key: String,
-    /// A counter for each limit that the key may have. Where the tier decides,
-    /// those of all tiers: a key alone does not say whose it is.
+    /// A counter for each limit that the key may have. If the tier decides, those of all tiers, because a key does not
+    /// contain its tier.
     pub counters: Vec<KeyCounter>,
-    /// How many violations are counted at present, where the rule counts them.
+    /// The number of counted violations, if the rule counts them.
     pub violations: Option<Decision>,
-    /// For how long it is blocked, if it is: in nanoseconds.
+    /// The remaining time of its block in nanoseconds, if it is blocked.
     pub blocked_for_ns: Option<u64>,
-    /// The limit that was set by hand, if one stands.
+    /// The active override, if there is one.
     pub key_override: Option<KeyOverride>,
 }
 
-/// One counter of a key.
+/// A counter of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyCounter {
-    /// Whose limit it is; `None` for one that was set by hand.
+    /// The tier or key that grants its limit; `None` for an override.
     pub source: Option<GrantSource>,
-    /// The name under which clients know it.
+    /// The name of the limit in response fields.
     pub name: String,
     /// The limit.
     pub quota: Quota,
-    /// What remains, of how much, and when all of it is back: in nanoseconds.
+    /// What remains, the largest that can remain, and the time until all of it does, in nanoseconds.
     pub standing: Decision,
 }
 
 impl KeyCounter {
-    /// How much is used, or how many permits are held.
+    /// Returns how much is used, or the number of held permits.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.standing.limit.saturating_sub(self.standing.remaining)
     }
 
-    /// How many permits are held, where it counts permits.
+    /// Returns the number of held permits, if it counts permits.
     #[must_use]
     pub fn held(&self) -> Option<u64> {
         (self.quota.kind() == AlgorithmKind::Concurrency).then(|| self.used())
@@ -50,33 +50,33 @@ impl KeyCounter {
 }
 
 impl KeyReport {
-    /// How many violations are counted at present.
+    /// Returns the number of counted violations.
     #[must_use]
     pub fn violations_counted(&self) -> u64 {
         self.violations.map_or(0, |counted| counted.limit.saturating_sub(counted.remaining))
     }
 }
 
-/// Why an operator cannot have what was asked for.
+/// Why an admin call for a key failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The policy has no rule of this name.
     #[error("there is no rule `{0}`")]
     NoSuchRule(String),
-    /// The text can never be a key of the rule.
+    /// The text cannot be a key of the rule.
     #[error(transparent)]
     InvalidKey(InvalidKey),
-    /// The text is no limit for the rule.
+    /// The text is not a valid limit of the rule.
     #[error(transparent)]
     InvalidLimit(InvalidLimit),
-    /// The store does not take the limit.
-    #[error("the store does not take this limit: {0}")]
+    /// The store does not accept the limit.
+    #[error("the store does not accept this limit: {0}")]
     NotTaken(String),
-    /// It must last for some time, and no longer than 36 years.
-    #[error("it must last for some time, and at most 36 years")]
+    /// The duration is zero or exceeds 36 years.
+    #[error("the duration must be above zero and at most 36 years")]
     Duration,
-    /// The store did not do it.
+    /// The store did not apply the change.
     #[error(transparent)]
     Change(#[from] ChangeError),
 }

@@ -6,15 +6,16 @@ use axum::routing::any;
 use http::Request;
 use http_body_util::BodyExt;
 use tollgate::policy::model::Rule;
+use tollgate::policy::{Policy, PolicyBuilder, RuleBuilder};
 use tollgate::tower::PeerAddress;
-use tollgate::{AsyncLimiter, Limiter, LimiterBuilder, ManualClock, Policy, PolicyBuilder, RuleBuilder};
+use tollgate::{AsyncLimiter, Limiter, LimiterBuilder, ManualClock};
 use tower::ServiceExt;
 
 use super::Reply;
 
 pub(crate) const S_NS: u64 = 1_000_000_000;
 
-/// Some address that nobody trusts.
+/// An address that is not a trusted proxy.
 const STRANGER: &str = "203.0.113.9";
 
 /// The limiter of a test that moves the clock.
@@ -25,19 +26,19 @@ pub(crate) fn clock() -> ManualClock {
     ManualClock::at(1_800_000_000 * S_NS)
 }
 
-/// A limiter whose clock stands still.
+/// A limiter whose clock does not move.
 pub(crate) fn built(limiter: LimiterBuilder) -> App {
     limiter.build_with_clock(clock()).unwrap()
 }
 
-/// A limiter with one rule, of which something is said that its builder has no word for.
+/// A limiter with one rule and a change of the policy that the builder has no method for.
 pub(crate) fn changed(rule: RuleBuilder, change: impl FnOnce(&mut Rule)) -> App {
     let mut policy = Policy::clone(&PolicyBuilder::default().rule(rule).build().unwrap());
     change(&mut policy.rules[0]);
-    Limiter::in_memory(&policy.check().unwrap(), clock()).unwrap()
+    Limiter::with_clock(&policy.check().unwrap(), clock()).unwrap()
 }
 
-/// A service that says hello on every path, behind a limiter.
+/// A service that responds to every path, with the layer.
 pub(crate) fn hello(limiter: &AsyncLimiter) -> Router {
     behind(limiter, Router::new().fallback(any(|| async { "hello" })))
 }

@@ -12,7 +12,7 @@ use super::Reply;
 /// No answer on loopback takes so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One connection that is kept alive. It sends what it is told, byte for byte, as an honest client would not.
+/// A keep-alive connection that sends the given bytes unchanged, even if they are malformed.
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }

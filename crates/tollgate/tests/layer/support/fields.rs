@@ -2,7 +2,7 @@ use sfv::{BareItem, Item, List, ListEntry, Parser};
 
 use super::Reply;
 
-/// The items of a list field; none if it is absent. Another one's parser reads it.
+/// Returns the items of a list field, parsed by a third-party parser; none if the field is absent.
 pub(crate) fn items(reply: &Reply, name: &str) -> Vec<Item> {
     let Some(value) = reply.field(name) else { return Vec::new() };
     let list: List = Parser::new(value).parse().unwrap_or_else(|error| panic!("{name}: {value}: {error}"));

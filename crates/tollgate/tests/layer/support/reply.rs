@@ -28,7 +28,7 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
-    /// Everything that was said, for a search for what must not be.
+    /// The whole response, for searching.
     pub(crate) fn everything(&self) -> String {
         format!("{:?} {}", self.headers, String::from_utf8_lossy(&self.body))
     }

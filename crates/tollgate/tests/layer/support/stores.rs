@@ -1,11 +1,13 @@
-//! Stores of one's own, written from outside.
+//! Custom stores, implemented with the public API.
 
 use std::error::Error;
 
-use tollgate::{
-    Asked, AsyncLimiter, BoxFuture, Capacity, Charge, ChargeReceipt, ChargeVerdict, Decision, Limit, LimitOptions,
-    ManualClock, MemoryOptions, MemoryStore, Outcome, PolicyBuilder, Quota, RuleBuilder, Settled, Source, Store, Tick,
+use tollgate::policy::{PolicyBuilder, RuleBuilder};
+use tollgate::quota::{ChargeVerdict, Decision, Settlement, Tick};
+use tollgate::store::{
+    BoxFuture, Capacity, Charge, ChargeReceipt, DecidedCharges, Limit, LimitOptions, Outcome, Source, Store,
 };
+use tollgate::{AsyncLimiter, ManualClock, MemoryOptions, MemoryStore, Quota};
 
 use super::clock;
 
@@ -21,7 +23,7 @@ pub(crate) fn hesitant_at(rule: RuleBuilder, clock: ManualClock) -> AsyncLimiter
     AsyncLimiter::with_store(&policy, Hesitant(MemoryStore::with(options, clock).unwrap())).unwrap()
 }
 
-/// A store that cannot be reached, under a policy that then refuses; perhaps it says when to try again.
+/// A store that is unreachable under `on_failure: closed`, optionally with a retry time.
 pub(crate) struct Down {
     pub(crate) retry_after_ns: Option<u64>,
 }
@@ -31,7 +33,7 @@ impl Store for Down {
         Ok(Limit::new(scope, quota, options, Tick::Nanosecond, ()))
     }
 
-    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+    fn check_all<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
         let refused = |charge: &Charge<'_>| Decision {
             verdict: ChargeVerdict::Refused { retry_after: self.retry_after_ns },
             limit: charge.limit.quota().amount(),
@@ -44,15 +46,15 @@ impl Store for Down {
             decisions: charges.iter().map(refused).collect(),
             receipts: Vec::new(),
             source: Source::Fallback,
-            asked: Asked::All,
+            decided: DecidedCharges::All,
         };
         Box::pin(std::future::ready(outcome))
     }
 
-    fn give_back(&self, _: ChargeReceipt) {}
+    fn refund(&self, _: ChargeReceipt) {}
 
-    fn settle(&self, _: ChargeReceipt, _: u64) -> BoxFuture<'_, Settled> {
-        Box::pin(std::future::ready(Settled { overrun: 0 }))
+    fn settle(&self, _: ChargeReceipt, _: u64) -> BoxFuture<'_, Settlement> {
+        Box::pin(std::future::ready(Settlement { overrun: 0 }))
     }
 
     fn renew(&self, _: &ChargeReceipt) -> bool {
@@ -64,7 +66,7 @@ impl Store for Down {
     }
 }
 
-/// A store in memory that answers only when it is asked for the second time, as one at the other end of a wire would.
+/// A memory store that replies at the second poll, like a remote one.
 pub(crate) struct Hesitant(MemoryStore);
 
 impl Store for Hesitant {
@@ -72,18 +74,18 @@ impl Store for Hesitant {
         Store::limit(&self.0, scope, quota, options)
     }
 
-    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+    fn check_all<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             tokio::task::yield_now().await;
-            self.0.decide(charges).await
+            self.0.check_all_now(charges)
         })
     }
 
-    fn give_back(&self, receipt: ChargeReceipt) {
-        self.0.give_back(receipt);
+    fn refund(&self, receipt: ChargeReceipt) {
+        self.0.refund(receipt);
     }
 
-    fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> BoxFuture<'_, Settled> {
+    fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> BoxFuture<'_, Settlement> {
         Box::pin(async move {
             tokio::task::yield_now().await;
             Store::settle(&self.0, receipt, true_cost).await

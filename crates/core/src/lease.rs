@@ -8,6 +8,11 @@ const HORIZON_NS: u64 = 100_000_000;
 /// The shortest useful horizon: below it, a lease saves too few calls.
 const MIN_HORIZON_NS: u64 = 5_000_000;
 
+/// The shortest window of a counter whose tokens are leased. A token that is reported after its window has ended counts in
+/// the next one, where it leaves less for that whole window: as much as passes in the time until it is reported, some
+/// tens of milliseconds. That is below one percent of such a window.
+const MIN_COUNTER_WINDOW_NS: u64 = 5_000_000_000;
+
 /// The fewest tokens of a useful lease.
 const MIN_TOKENS: u64 = 2;
 
@@ -42,7 +47,7 @@ pub enum NotLeased {
     Algorithm,
     /// The rate is below [`TokenLease::MIN_PER_SECOND`].
     Slow,
-    /// The capacity is below 4, it refills within 10 ms, or the window is shorter than 500 ms.
+    /// The capacity is below 4, it refills within 10 ms, or the window is shorter than 500 ms (5 s of a counter).
     Small,
 }
 
@@ -74,7 +79,9 @@ impl TokenLease {
         let (part, whole) = TokenLease::MAX_SHARE;
         let max_outstanding = capacity * part / whole;
         let horizon_ns = u64::try_from(horizon).unwrap_or(u64::MAX).min(HORIZON_NS);
-        if horizon_ns < MIN_HORIZON_NS || max_outstanding < MIN_TOKENS {
+        let is_short_counter =
+            quota.kind() == AlgorithmKind::SlidingWindowCounter && quota.period_ns() < MIN_COUNTER_WINDOW_NS;
+        if horizon_ns < MIN_HORIZON_NS || max_outstanding < MIN_TOKENS || is_short_counter {
             return Err(NotLeased::Small);
         }
         Ok(TokenLease { max_outstanding, horizon_ns })
@@ -114,6 +121,9 @@ mod tests {
         assert_eq!(TokenLease::of(&bucket("1000/s burst 9")), Err(NotLeased::Small));
         let window = Quota::fixed_window("100 per 499ms".parse().unwrap()).unwrap();
         assert_eq!(TokenLease::of(&window), Err(NotLeased::Small));
+        let counter = |text: &str| TokenLease::of(&Quota::sliding_window_counter(text.parse().unwrap()).unwrap());
+        assert_eq!(counter("1000 per 4999ms"), Err(NotLeased::Small));
+        assert!(counter("1000 per 5s").is_ok());
     }
 
     #[test]

@@ -54,6 +54,8 @@ fn answer(op: &ScriptOp, numbers: &mut Numbers) -> Result<Answer, ScriptReplyErr
     })
 }
 
+#[cold]
+#[inline(never)]
 fn lease_answer(request: &LeaseRequest, numbers: &mut Numbers) -> Result<LeaseAnswer, ScriptReplyError> {
     if let CompiledQuota::Concurrency(_) = request.target.limit.compiled() {
         let state = ReportedState::Leases { used: 0, until: 0, last_id: 0 };

@@ -115,6 +115,10 @@ impl Writer {
     }
 
     /// Writes the key like a charge of 1, because the reply has its state like that of a decision.
+    ///
+    /// Cold, so that [`charge`](Writer::charge) is inlined into decisions.
+    #[cold]
+    #[inline(never)]
     fn lease(&mut self, request: &LeaseRequest) {
         let charge = SlotCharge { target: request.target.clone(), cost: 1, mode: ChargeMode::Peek };
         self.bytes.push(LEASE);

@@ -48,7 +48,8 @@
 //! | field | |
 //! | --- | --- |
 //! | 9 | 1 byte |
-//! | length of a generation in ms, number of the newest generation + 1, usage of the state and outstanding tokens together, 0 | varints; versions without leases read a fixed window with this usage and no debt |
+//! | the expiry of the key in ms since 1970, 0, usage of the state and outstanding tokens together, 0 | varints; versions without leases read a fixed window from 1970 to the expiry, with this usage and no debt |
+//! | length of a generation in ms, number of the newest generation + 1 | varints |
 //! | tokens outstanding of the generation before, and of the newest one | varints |
 //! | the value of the state | empty if the state equals that of an unused key |
 //!
@@ -65,6 +66,8 @@
 //! - A reset removes the state and keeps the wrapper. Permits, whose holders know nothing of leases, replace both.
 //! - The key expires when it would be as unused after all outstanding tokens were charged at the ends of their
 //!   generations.
+//! - A version without leases counts outstanding tokens as used. When it writes, it charges them and drops the wrapper,
+//!   so that they refill while their holders still have them: at most the outstanding tokens pass in addition.
 //!
 //! # The reply
 //!

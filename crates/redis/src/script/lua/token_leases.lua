@@ -97,23 +97,24 @@
     return copy
   end
 
-  local function wrap(lease, used, value)
-    local outstanding = varint(lease.previous) .. varint(lease.current)
+  -- Versions without leases read the first fields as a fixed window that began in 1970 and ends when the key expires.
+  local function wrap(lease, used, value, expires_at)
     used = used + lease.previous + lease.current
-    return '\9' .. varint(lease.length / 1000) .. varint(lease.generation + 1) .. varint(used) .. '\0' .. outstanding
-      .. value
+    return '\9' .. varint(math.ceil(expires_at / 1000)) .. '\0' .. varint(used) .. '\0' .. varint(lease.length / 1000)
+      .. varint(lease.generation + 1) .. varint(lease.previous) .. varint(lease.current) .. value
   end
 
   -- Returns the value in a wrapper (false if the key is otherwise as unused), and what the wrapper stores. If the clock
   -- went back, a generation is no further ahead than the next one.
   function token_leases.unwrap(raw)
-    local length, from = read_varint(raw, 2)
-    local generation, previous, current, _
+    local _, from = read_varint(raw, 2)
+    local length, generation, previous, current
+    _, from = read_varint(raw, from + 1)
+    length, from = read_varint(raw, from + 1)
     length = length * 1000
     generation, from = read_varint(raw, from)
     generation = generation - 1
-    _, from = read_varint(raw, from)
-    previous, from = read_varint(raw, from + 1)
+    previous, from = read_varint(raw, from)
     current, from = read_varint(raw, from)
     local latest = floor(now / length) + 1
     if generation > latest then
@@ -258,11 +259,12 @@
     elseif untouched_at <= now then
       value = ''
     end
-    local wrapped = wrap(lease, value ~= '' and used_in(value, key.family) or 0, value)
+    local used = value ~= '' and used_in(value, key.family) or 0
     local later, spent = copy_of(lease), copy_of(key)
     expire(later, math.huge, spent, lease.charge)
     local _, spent_until = key.rules.pack(spent)
-    return wrapped, max(untouched_at, spent_until, later.generation * later.length)
+    untouched_at = max(untouched_at, spent_until, later.generation * later.length)
+    return wrap(lease, used, value, untouched_at), untouched_at
   end
 
   -- Returns the record of a key after a reset, which keeps outstanding tokens.
@@ -280,7 +282,7 @@
   function token_leases.reset_value(raw)
     local _, lease = token_leases.unwrap(raw)
     expire(lease, now)
-    return lease.previous + lease.current > 0 and wrap(lease, 0, '')
+    return lease.previous + lease.current > 0 and wrap(lease, 0, '', (lease.generation + 2) * lease.length)
   end
 
   return exact

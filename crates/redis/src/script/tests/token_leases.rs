@@ -94,15 +94,37 @@ fn leased_tokens_wrap_the_value_that_the_key_has_without_them() {
         key.lease(4, Some(TODAY + 4 * S));
         let wrapped = key.value().unwrap();
         let mut rest = &wrapped[..];
-        // Versions without leases read a fixed window: its length and number, the usage, and no debt.
-        assert_eq!([(); 4].map(|()| varint(&mut rest)), [9, 2_000, TODAY / S / 2 + 3, 5 + 3 + 4], "{quota:?}");
-        assert_eq!([(); 3].map(|()| varint(&mut rest)), [0, 3, 4], "{quota:?}");
+        let (tag, expires_ms) = (varint(&mut rest), varint(&mut rest));
+        assert!(tag == 9 && expires_ms >= TODAY / MS + 6_000, "{quota:?}: {expires_ms}");
+        assert_eq!([(); 3].map(|()| varint(&mut rest)), [0, 5 + 3 + 4, 0], "{quota:?}");
+        assert_eq!([(); 4].map(|()| varint(&mut rest)), [2_000, TODAY / S / 2 + 3, 3, 4], "{quota:?}");
         assert_eq!(rest, value, "{quota:?}");
         // Once all tokens are settled, the value is as before.
         let generation = TODAY / S / 2;
         let settled = |generation, returned| LeaseSettlement { generation, spent: 0, returned };
         key.settle(0, &[settled(generation + 1, 3), settled(generation + 2, 4)], Some(TODAY + 5 * S));
         assert_eq!(key.value().unwrap(), value, "{quota:?}");
+        key.client.command(&[b"DEL", b"key"]);
+    }
+}
+
+/// Such a version reads an unknown tag as that of a fixed window, which it parses as this version does.
+#[test]
+fn versions_without_leases_count_leased_tokens_as_used() {
+    let server = RedisServer::start(&[]).unwrap();
+    for quota in token_families("100/h") {
+        let mut key = Key::new(&server, quota, 2_000);
+        key.decide(5, ChargeMode::Enforce, TODAY);
+        let lease = key.lease(3, Some(TODAY));
+        let mut value = key.value().unwrap();
+        value[0] = 3;
+        // Also after the leases have ended and nothing has settled them.
+        for now in [TODAY, TODAY + lease.expires_in_us] {
+            key.client.command(&[b"SET", b"key", &value]);
+            assert_eq!(key.remaining(now), 100 - 5 - 3, "{quota:?}");
+            assert_eq!(key.decide(2, ChargeMode::Enforce, now).remaining, 100 - 5 - 3 - 2, "{quota:?}");
+            assert_ne!(key.value().unwrap()[0], 9, "{quota:?}");
+        }
         key.client.command(&[b"DEL", b"key"]);
     }
 }
@@ -116,7 +138,7 @@ fn tokens_leased_of_an_unused_key_keep_it_until_they_are_settled() {
         let first_window = (lease.granted, lease.generation, lease.expires_in_us, lease.outstanding);
         assert_eq!(first_window, (7, TODAY / S, 2 * S, 7), "{quota:?}");
         assert_eq!(key.remaining(TODAY + S), 93, "{quota:?}");
-        assert_eq!(key.value().unwrap().last_chunk(), Some(&[7, 0, 0, 7]), "nothing follows the tokens");
+        assert_eq!(key.value().unwrap().last_chunk(), Some(&[0, 7]), "nothing follows the tokens");
         // What is reported as spent is charged, and what is returned is not.
         assert_eq!(key.report(&lease, 2, 4, TODAY + S).outstanding, 1, "{quota:?}");
         assert_eq!(key.remaining(TODAY + S), 97, "{quota:?}");

@@ -54,7 +54,6 @@ fn answer(op: &ScriptOp, numbers: &mut Numbers) -> Result<Answer, ScriptReplyErr
     })
 }
 
-#[cold]
 #[inline(never)]
 fn lease_answer(request: &LeaseRequest, numbers: &mut Numbers) -> Result<LeaseAnswer, ScriptReplyError> {
     if let CompiledQuota::Concurrency(_) = request.target.limit.compiled() {
@@ -74,6 +73,8 @@ fn rest(requested: u64, charged: u64) -> Result<u64, ScriptReplyError> {
     requested.checked_sub(charged).ok_or(ScriptReplyError("more was charged than requested"))
 }
 
+// Inlined into decisions although a lease calls it too.
+#[inline(always)]
 fn reported_state(target: &Target, numbers: &mut Numbers) -> Result<ReportedState, ScriptReplyError> {
     let window = target.limit.quota().period_ns() / 1_000;
     Ok(match target.limit.compiled() {

@@ -1,11 +1,7 @@
 //! The prefix of a value: its family, and the quota it was written under.
 
-use smallvec::SmallVec;
 use tollgate_core::{BucketShape, CompiledQuota, TickSpan};
 use tollgate_store::Limit;
-
-/// Most quotas fit inline.
-pub(super) type Prefix = SmallVec<[u8; 24]>;
 
 const BUCKET: u8 = 1;
 const QUEUE: u8 = 2;
@@ -19,24 +15,22 @@ const BUCKET_OF_MILLISECONDS: u8 = 7;
 /// The same, in whole microseconds.
 const BUCKET_OF_MICROSECONDS: u8 = 8;
 
-/// Returns the prefix of the values that a limit's quota writes.
-pub(super) fn prefix(limit: &Limit) -> Prefix {
-    let mut bytes = Prefix::new();
+/// Appends the prefix of the values that a limit's quota writes.
+pub(super) fn push_prefix(bytes: &mut Vec<u8>, limit: &Limit) {
     let window_ms = limit.quota().period_ns() / 1_000_000;
     match limit.compiled() {
-        CompiledQuota::Bucket(bucket) => push_bucket(&mut bytes, &bucket.shape(), limit.quota().ahead_ns() / 1_000),
+        CompiledQuota::Bucket(bucket) => push_bucket(bytes, &bucket.shape(), limit.quota().ahead_ns() / 1_000),
         CompiledQuota::FixedWindow(_) => {
             bytes.push(WINDOW);
-            push_varint(&mut bytes, window_ms);
+            push_varint(bytes, window_ms);
         }
         CompiledQuota::SlidingCounter(_) => {
             bytes.push(COUNTER);
-            push_varint(&mut bytes, window_ms);
+            push_varint(bytes, window_ms);
         }
         CompiledQuota::SlidingLog(_) => bytes.push(LOG),
         CompiledQuota::Concurrency(_) => bytes.push(LEASES),
     }
-    bytes
 }
 
 /// The decimal format of the states of windows of usual lengths.
@@ -68,8 +62,8 @@ pub(super) fn digits(limit: &Limit) -> Digits {
     (0..).zip(UNITS_MS).find(fits).map(digits).unwrap_or_default()
 }
 
-fn push_bucket(bytes: &mut Prefix, shape: &BucketShape, ahead: u64) {
-    let push_span = |bytes: &mut Prefix, span: TickSpan| {
+fn push_bucket(bytes: &mut Vec<u8>, shape: &BucketShape, ahead: u64) {
+    let push_span = |bytes: &mut Vec<u8>, span: TickSpan| {
         push_varint(bytes, span.ticks);
         if shape.denominator > 1 {
             push_varint(bytes, u64::from(span.part));
@@ -100,7 +94,7 @@ fn push_bucket(bytes: &mut Prefix, shape: &BucketShape, ahead: u64) {
     }
 }
 
-fn push_varint(bytes: &mut Prefix, mut value: u64) {
+fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
@@ -117,11 +111,12 @@ mod tests {
 
     #[test]
     fn queue_prefix_is_compatible_with_versions_that_had_one_more_position() {
-        let mut expected = Prefix::new();
-        expected.push(QUEUE);
+        let mut expected = vec![QUEUE];
         // One token takes 200 ms, 11 of them 2.2 s. Requests take 10 of them.
         [200_000, 1, 11, 2_200_000].into_iter().for_each(|number| push_varint(&mut expected, number));
         let quota = Quota::leaky_queue("5/s".parse().unwrap(), Queue { size: 10, max_wait: None }).unwrap();
-        assert_eq!(prefix(&limit_of(quota).unwrap()), expected);
+        let mut prefix = Vec::new();
+        push_prefix(&mut prefix, &limit_of(quota).unwrap());
+        assert_eq!(prefix, expected);
     }
 }

@@ -10,6 +10,7 @@
 //!   unit of time, a [`Tick`]. They implement [`Algorithm`]. [`CompiledQuota`] is any of them.
 //! - [`Decision`] is the result of a charge.
 //! - [`TokenLease`] is the size of leases of a quota's tokens, for instances that share a store.
+//! - [`RegionShare`] is the part of a limit that one of several regions enforces.
 //!
 //! ```
 //! use tollgate_core::{Algorithm, Bucket, BucketState, Quota, Tick};
@@ -37,6 +38,7 @@ mod fraction;
 mod lease;
 mod quota;
 mod rate;
+mod region;
 mod tick;
 mod window;
 
@@ -52,6 +54,7 @@ pub use lease::{NotLeased, TokenLease};
 pub use quota::{AlgorithmKind, Queue, Quota, QuotaError};
 pub use rate::parser::ParseRateError;
 pub use rate::{MAX_AMOUNT, MAX_SPAN_NS, Rate, RateError};
+pub use region::{NotRegional, RegionShare};
 pub use tick::Tick;
 pub use window::fixed_window::{FixedWindow, WindowState};
 pub use window::sliding_counter::{CounterState, SlidingCounter};

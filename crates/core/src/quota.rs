@@ -301,6 +301,12 @@ impl Quota {
         share.with_capped_debt(debt)
     }
 
+    /// Returns the quota of a bucket with at most its burst and debt; `None` if the burst is 0.
+    pub(crate) fn with_smaller_burst(&self, burst: u64, max_debt: u64) -> Option<Quota> {
+        let quota = Quota { burst: burst.min(self.burst), max_debt: max_debt.min(self.max_debt), ..*self };
+        (quota.burst > 0).then_some(quota)
+    }
+
     fn bucket(kind: AlgorithmKind, rate: Rate) -> Result<Quota, QuotaError> {
         let burst = rate.burst_or_default();
         rate.with_burst(burst).map_err(QuotaError::Rate)?;

@@ -25,7 +25,7 @@ fn admin(store: &RedisStore) -> &dyn StoreAdmin {
 /// Creates a limit whose refusals are cached until they end, as those of a block are.
 fn limit_with_cached_refusals(store: &RedisStore, scope: &str) -> Limit {
     let quota = Quota::token_bucket(rate("1/day")).unwrap();
-    let options = LimitOptions { on_failure: OnFailure::Open, refusals: Refusals::Final, lease: None };
+    let options = LimitOptions { on_failure: OnFailure::Open, refusals: Refusals::Final, lease: None, regional: false };
     store.limit(scope, quota, options).unwrap()
 }
 

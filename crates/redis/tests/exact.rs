@@ -9,7 +9,8 @@ use tollgate_redis::{RedisOptions, RedisStore, RedisStoreSettings};
 use tollgate_store::{Charge, LimitOptions, OnFailure, Quota, Refusals, Source, Store};
 use tollgate_testbed::RedisServer;
 
-const CLOSED: LimitOptions = LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Brief, lease: None };
+const CLOSED: LimitOptions =
+    LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Brief, lease: None, regional: false };
 
 fn settings() -> RedisStoreSettings {
     RedisStoreSettings { deadline: Duration::from_secs(5), ..RedisStoreSettings::default() }

@@ -28,7 +28,7 @@ fn settings_with_long_deadline() -> RedisStoreSettings {
 }
 
 fn closed(refusals: Refusals) -> LimitOptions {
-    LimitOptions { on_failure: OnFailure::Closed, refusals, lease: None }
+    LimitOptions { on_failure: OnFailure::Closed, refusals, lease: None, regional: false }
 }
 
 /// Returns quotas that refill nothing during a test, by name.

@@ -81,7 +81,9 @@ async fn assert_figures(what: &str, stores: &Stores, limit: &Limit, rate: u32, e
 
 fn limit_of(store: &RedisStore, scope: &str, on_failure: OnFailure) -> Limit {
     let quota = Quota::token_bucket("100/s burst 100".parse().unwrap()).unwrap();
-    store.limit(scope, quota, LimitOptions { on_failure, refusals: Refusals::Brief, lease: None }).unwrap()
+    store
+        .limit(scope, quota, LimitOptions { on_failure, refusals: Refusals::Brief, lease: None, regional: false })
+        .unwrap()
 }
 
 async fn connect(proxy: &FaultProxy, settings: RedisStoreSettings) -> Arc<RedisStore> {

@@ -112,7 +112,7 @@ impl CallerQuotas {
     }
 
     fn options(&self) -> LimitOptions {
-        LimitOptions { on_failure: self.on_failure, refusals: Refusals::Brief, lease: None }
+        LimitOptions { on_failure: self.on_failure, refusals: Refusals::Brief, lease: None, regional: false }
     }
 }
 

@@ -64,6 +64,7 @@ impl CompiledPolicy {
                 on_failure: rule.on_failure.unwrap_or(store_on_failure),
                 fallback_share,
                 lease: rule.lease_ns(&policy.store).map(Duration::from_nanos),
+                regional: rule.is_regional(&policy.store),
                 concurrency: rule
                     .grants()
                     .flat_map(Grant::quotas)

@@ -37,6 +37,8 @@ pub struct CompiledRule {
     pub fallback_share: (u32, u32),
     /// The length of a generation of leases; `None` if the store decides every request.
     pub lease: Option<Duration>,
+    /// Whether the rule's limits are divided among regions.
+    pub regional: bool,
     /// Whether any grant limits the number of requests in flight.
     pub concurrency: bool,
     /// The response header with the true cost.

@@ -10,6 +10,9 @@ pub enum Consistency {
     Exact,
     /// An instance leases tokens ahead of requests and spends them without a call. No limit is exceeded.
     Leased,
+    /// Each region enforces its share of the limit, and lends the part of the rate that it does not need to other
+    /// regions. All regions together do not exceed the limit.
+    Regional,
 }
 
 const MS_NS: u64 = 1_000_000;
@@ -67,6 +70,16 @@ impl StaysExact {
 }
 
 impl Rule {
+    /// Returns whether the rule's limits are divided among regions.
+    #[must_use]
+    pub fn is_regional(&self, store: &StoreSettings) -> bool {
+        let default = match store {
+            StoreSettings::Redis(redis) => redis.consistency,
+            StoreSettings::Memory(_) => Consistency::Exact,
+        };
+        self.consistency.unwrap_or(default) == Consistency::Regional && !self.denies()
+    }
+
     /// Returns the length of a generation of leases; `None` if the store decides every request, or if the counters are
     /// in this process.
     #[must_use]

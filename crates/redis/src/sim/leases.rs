@@ -199,7 +199,8 @@ impl LeaseScenario {
             let store = RedisStore::for_lease_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, clock, fault);
             // An instance without leases shares the keys.
             let lease = (random.below(5) > 0).then_some(generation);
-            let options = LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Brief, lease };
+            let options =
+                LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Brief, lease, regional: false };
             let limit = store.limit("rule", quota, options).unwrap();
             Instance { store: Arc::new(store), limit, demand: 0, rest: 0, is_dead: false }
         });

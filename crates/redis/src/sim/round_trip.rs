@@ -68,8 +68,9 @@ fn run(round_trip_ms: u64, on_failure: OnFailure, per_second: u64, burst: u64, q
         let transport = DistantTransport { shard: Arc::default(), started, round_trip };
         let settings = RedisStoreSettings { deadline: Duration::from_millis(20), ..RedisStoreSettings::default() };
         let store = Arc::new(RedisStore::for_test(transport, settings, Box::new(|_| {}), BEGAN_US * 1_000, None));
-        let limit =
-            store.limit("hot", quota, LimitOptions { on_failure, refusals: Refusals::Brief, lease: None }).unwrap();
+        let limit = store
+            .limit("hot", quota, LimitOptions { on_failure, refusals: Refusals::Brief, lease: None, regional: false })
+            .unwrap();
         let checks = per_second * SPAN.as_secs();
         let mut tasks = Vec::new();
         for number in 0..checks {

@@ -314,7 +314,7 @@ mod tests {
 
     fn limit(scope: &str, refusals: Refusals) -> Limit {
         let quota = Quota::sliding_window_log("5 per 2s".parse().unwrap()).unwrap();
-        let options = LimitOptions { on_failure: OnFailure::Open, refusals, lease: None };
+        let options = LimitOptions { on_failure: OnFailure::Open, refusals, lease: None, regional: false };
         let prefix_and_scope = scope.as_bytes().into();
         let data = RedisLimitData { prefix_and_scope, origin: Origin::Policy, fallback: None, lease: None };
         prepare(scope, quota, options, data).unwrap()

@@ -126,7 +126,9 @@ impl Fixture {
 
     fn limit(&self, scope: &str, rate: &str, on_failure: OnFailure) -> Limit {
         let quota = Quota::fixed_window(rate.parse().unwrap()).unwrap();
-        self.store.limit(scope, quota, LimitOptions { on_failure, refusals: Refusals::Final, lease: None }).unwrap()
+        self.store
+            .limit(scope, quota, LimitOptions { on_failure, refusals: Refusals::Final, lease: None, regional: false })
+            .unwrap()
     }
 
     /// Starts a check in the background, and lets it run until it waits.

@@ -12,5 +12,5 @@ pub(crate) fn log_without_expiry(limit: u64) -> Quota {
 
 /// Returns options without a cache of refusals, so that every check is sent to the server.
 pub(crate) fn options(on_failure: OnFailure) -> LimitOptions {
-    LimitOptions { on_failure, refusals: Refusals::Counted, lease: None }
+    LimitOptions { on_failure, refusals: Refusals::Counted, lease: None, regional: false }
 }

@@ -43,7 +43,7 @@ fn quota() -> Quota {
 /// Returns options that admit nothing while the server fails.
 fn options(is_leased: bool) -> LimitOptions {
     let lease = is_leased.then_some(GENERATION);
-    LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Brief, lease }
+    LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Brief, lease, regional: false }
 }
 
 /// Not a test: the work of a process that shares the limit.

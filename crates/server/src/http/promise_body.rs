@@ -254,6 +254,7 @@ fn consistency(consistency: Consistency) -> &'static str {
     match consistency {
         Consistency::Exact => "exact",
         Consistency::Leased => "leased",
+        Consistency::Regional => "regional",
     }
 }
 

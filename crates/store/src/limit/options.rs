@@ -11,11 +11,19 @@ pub struct LimitOptions {
     /// lease is counted at least. Whole milliseconds; concurrency limits and queues ignore it. `None`: every request is
     /// decided by the store.
     pub lease: Option<Duration>,
+    /// Whether the limit is divided among regions: this store enforces the share of its region. Concurrency limits,
+    /// queues and windows cannot be divided.
+    pub regional: bool,
 }
 
 impl Default for LimitOptions {
     fn default() -> LimitOptions {
-        LimitOptions { on_failure: OnFailure::Local { share: (1, 2) }, refusals: Refusals::Brief, lease: None }
+        LimitOptions {
+            on_failure: OnFailure::Local { share: (1, 2) },
+            refusals: Refusals::Brief,
+            lease: None,
+            regional: false,
+        }
     }
 }
 

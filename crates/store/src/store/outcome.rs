@@ -51,7 +51,7 @@ pub enum Source {
     Cached,
     /// Tokens that this instance has leased ahead of requests.
     Leased,
-    /// The share of this region. Not produced: reserved for a store of several regions.
+    /// The share of this region in a limit that several regions divide.
     Regional,
     /// Counters of this instance alone, as the policy requires. Not produced: a failure mode
     /// [`Local`](crate::OnFailure::Local) reports [`Fallback`](Source::Fallback).

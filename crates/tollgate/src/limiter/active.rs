@@ -352,6 +352,7 @@ fn options(compiled: &CompiledPolicy, rule_quota: &RuleQuota) -> LimitOptions {
         },
         refusals,
         lease: rule.lease,
+        regional: rule.regional,
     }
 }
 

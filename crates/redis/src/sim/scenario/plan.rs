@@ -95,7 +95,7 @@ impl SimRule {
         SimRule {
             scope: format!("rule-{number}"),
             quota: quota.unwrap(),
-            options: LimitOptions { on_failure, refusals, lease: None },
+            options: LimitOptions { on_failure, refusals, lease: None, regional: false },
         }
     }
 }

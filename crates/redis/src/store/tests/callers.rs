@@ -2,8 +2,12 @@
 
 use super::*;
 
-const ALONE: LimitOptions =
-    LimitOptions { on_failure: OnFailure::Local { share: (1, 1) }, refusals: Refusals::Brief, lease: None };
+const ALONE: LimitOptions = LimitOptions {
+    on_failure: OnFailure::Local { share: (1, 1) },
+    refusals: Refusals::Brief,
+    lease: None,
+    regional: false,
+};
 
 /// Creates a store whose server does not reply.
 fn failing_store(debt_table_capacity: usize) -> RedisStore {

@@ -8,7 +8,8 @@ use crate::call::LeaseRequest;
 /// Returns a limit of 1,000 a second whose tokens are leased, for a second.
 fn leased(fixture: &Fixture, scope: &str, on_failure: OnFailure) -> Limit {
     let quota = Quota::token_bucket("1000/s burst 1000".parse().unwrap()).unwrap();
-    let options = LimitOptions { on_failure, refusals: Refusals::Brief, lease: Some(Duration::from_secs(1)) };
+    let options =
+        LimitOptions { on_failure, refusals: Refusals::Brief, lease: Some(Duration::from_secs(1)), regional: false };
     fixture.store.limit(scope, quota, options).unwrap()
 }
 

@@ -31,8 +31,12 @@ fn failing_store() -> (ManualTransport, RedisStore) {
 
 fn limit_of(store: &RedisStore) -> Limit {
     let quota = Quota::token_bucket("100/h".parse().unwrap()).unwrap();
-    let options =
-        LimitOptions { on_failure: OnFailure::Local { share: (1, 4) }, refusals: Refusals::Brief, lease: None };
+    let options = LimitOptions {
+        on_failure: OnFailure::Local { share: (1, 4) },
+        refusals: Refusals::Brief,
+        lease: None,
+        regional: false,
+    };
     store.limit("many", quota, options).unwrap()
 }
 

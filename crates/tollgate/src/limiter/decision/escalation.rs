@@ -86,10 +86,11 @@ impl CountedViolations {
 
 /// A request that could not be counted is not a violation.
 const VIOLATIONS: LimitOptions =
-    LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Counted, lease: None };
+    LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Counted, lease: None, regional: false };
 
 /// A block that the store cannot report does not refuse. A known one applies until it ends.
-const BLOCK: LimitOptions = LimitOptions { on_failure: OnFailure::Open, refusals: Refusals::Final, lease: None };
+const BLOCK: LimitOptions =
+    LimitOptions { on_failure: OnFailure::Open, refusals: Refusals::Final, lease: None, regional: false };
 
 /// Exact, because the policy states the number of violations.
 fn violations(max: u64, span_ns: u64) -> Result<Quota, QuotaError> {

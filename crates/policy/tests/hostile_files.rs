@@ -127,6 +127,15 @@ fn hints_have_no_control_characters() {
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
 }
 
+/// The parser reports a position far beyond the end of such a text.
+#[test]
+fn directive_of_unusual_characters_is_refused() {
+    for length in [1, 5, 100] {
+        let text = format!("%ve{}: 0,{}\nlimit: 60/min", "\u{fffd}".repeat(length), "3\u{fffd}".repeat(length));
+        assert_eq!(codes(&refused(&text)), ["syntax"], "{length}");
+    }
+}
+
 #[test]
 fn empty_files_are_refused() {
     for text in ["", "\n", "---\n", "---\n...\n", "\u{feff}", "null", "~", "# a comment"] {

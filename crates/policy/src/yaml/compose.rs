@@ -250,8 +250,8 @@ impl Composer<'_> {
     fn variable(&self, info: &str, marker: Marker) -> Option<(TextSpan, String)> {
         let dollar = marker.index().checked_sub(1)?;
         let is_variable = info.contains("flow") && self.chars.get(dollar..=marker.index())? == ['$', '{'];
-        let width =
-            self.chars[dollar..].iter().position(|c| matches!(c, '}' | '\n' | '\r')).filter(|_| is_variable)? + 1;
+        let rest = self.chars.get(dollar..).filter(|_| is_variable)?;
+        let width = rest.iter().position(|c| matches!(c, '}' | '\n' | '\r'))? + 1;
         let name = self.chars[dollar..dollar + width].iter().collect::<String>();
         Some((TextSpan { line: marker.line(), column: marker.col(), width }, name.trim_end().to_owned()))
     }

@@ -53,6 +53,11 @@ fn validate_prints_what_leases_withhold_and_add() {
 }
 
 #[test]
+fn validate_prints_what_regions_divide() {
+    assert_prints("regional-validate.txt", &["validate", &policy("regional.yaml")]);
+}
+
+#[test]
 fn validate_prints_rules_as_json() {
     // In the directory, so that the file name does not depend on the checkout.
     let output = crate::running::tollgate(&["validate", "--format", "json", "shop.yaml"])
@@ -73,11 +78,13 @@ fn validate_prints_rules_as_json() {
                 "most_in_period": { "charged": 5, "warned": 2 }, "most_in_second": { "charged": 5, "warned": 2 },
                 "queue": null, "at_once": null, "longest_refusal_ms": 60_000, "refusal_cost": 1,
                 "never_above": null, "while_store_fails": null, "leased": null,
+                "regional": null,
             }],
         }],
         "warned": { "first": 2, "within_ms": 600_000 },
         "blocked": { "after": 20, "within_ms": 600_000, "for_ms": 900_000 },
         "on_failure": null, "consistency": null, "lease_ms": null,
+        "epoch_ms": null, "in_each_region": false,
     });
     assert_eq!(login, &expected);
     let kinds: Vec<&serde_json::Value> =

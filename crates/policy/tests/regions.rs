@@ -10,6 +10,7 @@ use tollgate_policy::model::{
     Allowance, Consistency, CostSource, GlobalServer, Grant, RedisSettings, Regions, StoreSettings,
 };
 use tollgate_policy::promise::{Promise, promises};
+use tollgate_policy::published::Published;
 use tollgate_policy::{CheckedPolicy, CompiledPolicy, Policy, PolicyBuilder, RuleBuilder, budget, rule};
 
 const S: Duration = Duration::from_secs(1);
@@ -246,6 +247,15 @@ fn promise_states_all_regions_unless_one_is_set() {
   regions lend rates for epochs of 10s; without the global server, each enforces at most its share";
     assert_eq!(us[0].to_string(), expected);
     assert!(us[1].to_string().ends_with("\n  each region enforces this by itself: the figures are for one region"));
+}
+
+#[test]
+fn published_limits_are_those_of_all_regions_together() {
+    let published = |consistency| {
+        let policy = on_redis(consistency).rule(limited()).build().unwrap();
+        Published::of(&policy.in_region("ap").unwrap())
+    };
+    assert_eq!(published(Consistency::Regional), published(Consistency::Exact));
 }
 
 #[test]

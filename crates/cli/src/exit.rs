@@ -53,6 +53,12 @@ impl Failure {
         Failure { exit, text: FailureText::Report(report.into()), hint: None }
     }
 
+    /// Returns the sentence or the report, with the hint, for a log line.
+    pub(crate) fn sentence(&self) -> String {
+        let (FailureText::Sentence(text) | FailureText::Report(text)) = &self.text;
+        self.hint.as_ref().map_or_else(|| text.clone(), |hint| format!("{text} (hint: {hint})"))
+    }
+
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Failure {
         Failure { hint: Some(hint.into()), ..self }
     }

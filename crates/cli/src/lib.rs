@@ -10,6 +10,7 @@ mod limits;
 mod message;
 mod output;
 mod policy_file;
+mod region;
 mod serve;
 mod usage_hints;
 mod validate;

@@ -36,6 +36,7 @@ use tollgate_server::{
 use crate::exit::{Exit, Failure};
 use crate::output::{log, log_info};
 use crate::policy_file;
+use crate::region::{RegionArguments, require_region};
 use access::{AdminArguments, CallerArguments, WatchedToken, is_exposed};
 use arguments::number_up_to;
 use connections::ConnectionArguments;
@@ -119,6 +120,9 @@ pub(crate) struct ServeArguments {
     threads: Option<u32>,
 
     #[command(flatten)]
+    region: RegionArguments,
+
+    #[command(flatten)]
     admin_access: AdminArguments,
 
     #[command(flatten)]
@@ -151,6 +155,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         Some(file) => policy_file::read_valid(file, MissingSecrets::Refuse)?,
         None => policy_file::starter(),
     };
+    let loaded = require_region(loaded, arguments.region.name.as_deref())?;
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let observer = arguments.log.start(&clock)?;
     let runtime =
@@ -176,6 +181,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         engine,
         store_events,
         file: arguments.file.clone(),
+        region: arguments.region.name.clone(),
         listeners,
         watched_tokens: watched_tokens.into_iter().flatten().collect(),
         admin_token,
@@ -240,6 +246,8 @@ struct Service {
     engine: Engine,
     store_events: Arc<StoreEvents>,
     file: Option<PathBuf>,
+    /// The region that the arguments set.
+    region: Option<String>,
     /// The policy, its warnings and the files that it names.
     loaded: Loaded,
     listeners: Listeners,
@@ -273,7 +281,7 @@ impl Service {
         #[cfg_attr(not(feature = "tls"), allow(unused_mut))]
         let mut watched = WatchedFiles {
             reload_requests,
-            policy: WatchedPolicy::new(server.engine(), self.file.as_deref(), self.loaded),
+            policy: WatchedPolicy::new(server.engine(), self.file.as_deref(), self.region, self.loaded),
             observing: Observing::new(Arc::clone(server.engine().observer())),
             tokens: self.watched_tokens,
             #[cfg(feature = "tls")]

@@ -10,7 +10,7 @@ use crate::check::words::{either, nearest};
 use crate::check::{codes, members};
 use crate::model::{
     Allowance, BUILT_IN_IDENTITIES, Block, Budget, Consistency, Cost, CostSource, DEFAULT_LEASE, Grant, Identity,
-    IdentitySource, OnLimit, Policy, Rule, SecretKey, TIER, Tier, TierSource, When, quota_of,
+    IdentitySource, OnLimit, Policy, Regions, Rule, SecretKey, TIER, Tier, TierSource, When, quota_of,
 };
 use crate::problem::{CheckedPolicy, PolicyErrors, PolicyPath, Problem};
 
@@ -46,7 +46,7 @@ pub struct PolicyBuilder {
 /// | [`on_limit`](RuleBuilder::on_limit) | warnings and blocks for repeated violations |
 /// | [`message`](RuleBuilder::message), [`unpublished`](RuleBuilder::unpublished) | what clients learn |
 /// | [`shadow`](RuleBuilder::shadow) | counting without refusing |
-/// | [`consistency`](RuleBuilder::consistency) | leases of tokens with a shared store |
+/// | [`consistency`](RuleBuilder::consistency) | leases of tokens with a shared store; limits that regions share |
 pub fn rule(name: &str) -> RuleBuilder {
     RuleBuilder {
         rule: Rule::new(name),
@@ -96,7 +96,8 @@ impl BudgetBuilder {
         BudgetBuilder(self.0.max_debt(max_debt))
     }
 
-    /// Sets whether tokens are leased from a shared store. The default is the consistency of the store's settings.
+    /// Sets whether tokens are leased from a shared store, or the limit is divided among regions. The default is the
+    /// consistency of the store's settings.
     pub fn consistency(self, consistency: Consistency) -> BudgetBuilder {
         BudgetBuilder(self.0.consistency(consistency))
     }
@@ -247,7 +248,8 @@ impl RuleBuilder {
         self
     }
 
-    /// Sets whether tokens are leased from a shared store. The default is the consistency of the store's settings.
+    /// Sets whether tokens are leased from a shared store, or the limit is divided among regions. The default is the
+    /// consistency of the store's settings.
     pub fn consistency(mut self, consistency: Consistency) -> RuleBuilder {
         self.rule.consistency = Some(consistency);
         self.set("consistency")
@@ -290,6 +292,13 @@ impl PolicyBuilder {
     #[must_use]
     pub fn budget(mut self, budget: BudgetBuilder) -> PolicyBuilder {
         self.budgets.push(budget);
+        self
+    }
+
+    /// Declares the regions that divide the limits of regional rules.
+    #[must_use]
+    pub fn regions(mut self, regions: Regions) -> PolicyBuilder {
+        self.policy.regions = Some(regions);
         self
     }
 

@@ -36,7 +36,7 @@ pub use ipnet::IpNet;
 #[cfg(feature = "jwks")]
 pub use jwks::JwksError;
 pub use model::Policy;
-pub use problem::{CheckedPolicy, PolicyErrors, PolicyPath, PolicyPathStep, Problem};
+pub use problem::{CheckedPolicy, PolicyErrors, PolicyPath, PolicyPathStep, Problem, UnknownRegion};
 pub use request::{Descriptor, FieldName, Headers, Request, parse_address};
 #[cfg(feature = "yaml")]
 pub use starter::STARTER;

@@ -121,7 +121,28 @@ impl Policy {
     }
 }
 
+/// The region of an instance is not one of the regions of its policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct UnknownRegion {
+    message: String,
+    /// How to repair it.
+    pub hint: String,
+}
+
 impl CheckedPolicy {
+    /// Sets the region of this instance, in place of that of the policy. A policy without regions stays as it is.
+    pub fn in_region(mut self, region: &str) -> Result<CheckedPolicy, UnknownRegion> {
+        if let Some(regions) = &mut self.policy.regions {
+            if regions.share(region).is_none() {
+                let (message, hint) = check::regions::unknown(region, regions);
+                return Err(UnknownRegion { message, hint });
+            }
+            regions.own = Some(region.to_owned());
+        }
+        Ok(self)
+    }
+
     /// Returns the warnings: settings that are valid but likely mistakes.
     #[must_use]
     pub fn warnings(&self) -> &[Problem] {

@@ -6,16 +6,19 @@
 mod bound;
 mod display;
 mod lease;
+mod regional;
 pub(crate) mod shown;
 pub(crate) mod words;
 
-use tollgate_core::{NotLeased, Quota};
+use tollgate_core::{NotLeased, Quota, RegionShare};
 
-use crate::model::{Consistency, CostSource, FailureMode, Grant, Policy, Rule, StoreSettings};
+use crate::model::{Consistency, CostSource, FailureMode, Grant, Policy, Regions, Rule, StoreSettings};
 
 use bound::Costs;
 pub use bound::{AdmissionBound, DebtBound, MostAdmitted};
 pub use lease::LeaseBound;
+use regional::Division;
+pub use regional::{RegionBound, RegionalBound};
 use shown::shown;
 pub use words::{ANY_SPAN, algorithm as algorithm_words, limit as limit_words, most as most_words};
 
@@ -49,8 +52,13 @@ pub struct Promise {
     pub blocked: Option<Blocked>,
     /// How requests are decided while a shared store fails; `None` if the counters are in the process, or there are none.
     pub on_failure: Option<FailureMode>,
-    /// Whether tokens are leased from a shared store; `None` if the counters are in the process, or there are none.
+    /// Whether tokens are leased from a shared store, or regions divide the limits; `None` if all decisions are made in
+    /// this process, or there are no counters.
     pub consistency: Option<Consistency>,
+    /// The length of an epoch, for which regions lend their rates; `None` if the limits are not divided.
+    pub epoch_ns: Option<u64>,
+    /// Whether there are several regions, and each of them enforces the limits by itself.
+    pub is_in_each_region: bool,
     /// The length of a generation of leases; `None` if no tokens are leased.
     pub lease_ns: Option<u64>,
 }
@@ -100,10 +108,13 @@ pub struct LimitPromise {
     pub never_above: Option<u64>,
     /// The debt, if costs can be settled above their estimate.
     pub debt: Option<DebtBound>,
-    /// The share that each instance grants while the store fails.
+    /// The share that each instance grants while the store fails; `None` for a regional limit, whose regions have shares
+    /// of their own.
     pub share: Option<FallbackShare>,
     /// The leases of its tokens, or why they are not leased; `None` if the rule is exact.
     pub lease: Option<Result<LeaseBound, NotLeased>>,
+    /// The shares of regions; `None` if the limit is not divided.
+    pub regional: Option<RegionalBound>,
 }
 
 /// The share of a quota that one instance grants while the store fails.
@@ -143,13 +154,13 @@ pub struct Blocked {
 /// Returns the promise of each rule of a policy, in the order of the rules.
 #[must_use]
 pub fn promises(policy: &Policy) -> Vec<Promise> {
-    shown(policy).iter().map(|rule| Promise::of(rule, &policy.store)).collect()
+    shown(policy).iter().map(|rule| Promise::of(rule, &policy.store, policy.regions.as_ref())).collect()
 }
 
 impl Promise {
-    /// Returns the promise of a rule whose counters are in this store.
+    /// Returns the promise of a rule whose counters are in this store, in a policy with these regions.
     #[must_use]
-    pub fn of(rule: &Rule, store: &StoreSettings) -> Promise {
+    pub fn of(rule: &Rule, store: &StoreSettings, regions: Option<&Regions>) -> Promise {
         let warned = rule
             .on_limit
             .filter(|on_limit| on_limit.warn_first > 0)
@@ -169,12 +180,17 @@ impl Promise {
             _ => None,
         };
         let lease_ns = rule.lease_ns(store);
+        let has_server = matches!(store, StoreSettings::Redis(_));
+        let division = regions.filter(|_| rule.is_regional(store)).map(|regions| Division::new(regions, has_server));
+        let epoch_ns = division.as_ref().map(Division::epoch_ns);
         let consistency = match store {
+            _ if division.is_some() => Some(Consistency::Regional),
             StoreSettings::Redis(_) if lease_ns.is_some() => Some(Consistency::Leased),
             StoreSettings::Redis(_) if !rule.denies() => Some(Consistency::Exact),
             StoreSettings::Memory(_) | StoreSettings::Redis(_) => None,
         };
-        let conditions = PromiseContext { rule, warned, share, lease_ns };
+        let is_in_each_region = regions.is_some() && division.is_none() && rule.has_limit();
+        let conditions = PromiseContext { rule, warned, share, lease_ns, division };
         Promise {
             rule: rule.name.clone(),
             when: words::conditions(&rule.when),
@@ -189,6 +205,8 @@ impl Promise {
             blocked,
             on_failure,
             consistency,
+            epoch_ns,
+            is_in_each_region,
             lease_ns,
         }
     }
@@ -229,13 +247,20 @@ struct PromiseContext<'a> {
     warned: Option<Warned>,
     share: Option<(u32, u32)>,
     lease_ns: Option<u64>,
+    division: Option<Division<'a>>,
 }
 
 impl PromiseContext<'_> {
     fn grant(&self, whose: Vec<GrantedTo>, grant: &Grant) -> GrantPromise {
-        let costs = Costs::of(&self.rule.cost, grant.quotas());
-        let mut shares = self.shares(grant.quotas()).into_iter();
-        let limits = grant.quotas().iter().map(|quota| self.limit(quota, costs, shares.next())).collect();
+        let quotas = grant.quotas();
+        let limits = match &self.division {
+            Some(division) => self.regional_limits(division, quotas),
+            None => {
+                let costs = Costs::of(&self.rule.cost, quotas);
+                let mut shares = self.shares(quotas).into_iter();
+                quotas.iter().map(|quota| self.limit(quota, costs, shares.next())).collect()
+            }
+        };
         GrantPromise { whose, limits }
     }
 
@@ -244,7 +269,32 @@ impl PromiseContext<'_> {
         let debt = DebtBound::of(self.rule, &quota, refusal_cost);
         let never_above = costs.never_above;
         let lease = self.lease_ns.map(|lease_ns| LeaseBound::of(&quota, lease_ns));
-        LimitPromise { quota, bound, longest_refusal_ns, refusal_cost, never_above, debt, share, lease }
+        let regional = None;
+        LimitPromise { quota, bound, longest_refusal_ns, refusal_cost, never_above, debt, share, lease, regional }
+    }
+
+    /// Returns the limits of a grant that regions divide: the bounds are those of all regions together, and refusals
+    /// those of the smallest region that is shown.
+    fn regional_limits(&self, division: &Division<'_>, quotas: &[Quota]) -> Vec<LimitPromise> {
+        let smallest = division.smallest();
+        let of_region = quotas.iter().filter_map(|quota| smallest?.quota(quota).ok());
+        let costs = Costs::of(&self.rule.cost, &of_region.collect::<Vec<_>>());
+        let whole = |share: RegionShare| {
+            let share = (share.rate, RegionShare::WHOLE);
+            self.shares(&quotas.iter().map(|quota| quota.share(share)).collect::<Vec<_>>())
+        };
+        let fallbacks: Vec<Vec<FallbackShare>> = division.shown().map(|(_, share)| whole(share)).collect();
+        let limit = |(at, quota): (usize, &Quota)| {
+            let mut limit = self.limit(quota, costs, None);
+            let cost = limit.refusal_cost;
+            let refusal = |is_owing| division.longest_refusal_ns(quota, cost, is_owing);
+            limit.longest_refusal_ns = costs.largest_admitted.and_then(|_| refusal(false));
+            limit.debt = limit.debt.map(|debt| DebtBound { longest_refusal_ns: refusal(true), ..debt });
+            let fallbacks = fallbacks.iter().filter_map(|of_region| of_region.get(at).cloned());
+            limit.regional = Some(division.bound(quota, fallbacks.collect()));
+            limit
+        };
+        quotas.iter().enumerate().map(limit).collect()
     }
 
     /// Returns the fallback share of each quota, if the rule has one.

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use tollgate_core::AlgorithmKind;
 use tollgate_policy::model::{
-    Allowance, Block, Condition, Consistency, CostSource, FailureMode, FieldSet, ForwardedBy, Grant, IdentitySource,
-    KeyMaterial, Networks, OnLimit, RedisTopology, ResetFormat, Rule, Secret, StoreSettings, TierSource, TrailingSlash,
-    WhenFullSetting,
+    Allowance, Block, Condition, Consistency, CostSource, FailureMode, FieldSet, ForwardedBy, GlobalServer, Grant,
+    IdentitySource, KeyMaterial, Networks, OnLimit, RedisTopology, Regions, ResetFormat, Rule, Secret, StoreSettings,
+    TierSource, TrailingSlash, WhenFullSetting,
 };
 use tollgate_policy::{CheckedPolicy, LoadError, Loaded, load, parse};
 
@@ -104,6 +104,27 @@ fn identities_and_settings_are_read() {
     assert_eq!(redis.password, Some(Secret::Environment("REDIS_PASSWORD".to_owned())));
     assert_eq!((redis.database, redis.tls, redis.on_failure), (3, true, FailureMode::Open));
     assert_eq!((redis.consistency, redis.lease_ns), (Consistency::Leased, 500_000_000));
+}
+
+#[test]
+fn regions_are_read() {
+    let policy = good("everything.yaml").policy;
+    let weights = [("eu", 50), ("us", 30), ("ap", 20)].map(|(name, weight)| (name.to_owned(), weight));
+    let text = |text: &str| text.to_owned();
+    let global = GlobalServer {
+        mode: RedisTopology::Sentinel,
+        prefix: text("regions:"),
+        database: 4,
+        username: Some(text("tollgate")),
+        password: Some(Secret::Environment(text("GLOBAL_PASSWORD"))),
+        tls: true,
+        tls_ca: None,
+        sentinel_primary: Some(text("global")),
+        ..GlobalServer::at(vec![text("global-1:26379"), text("global-2:26379")])
+    };
+    let expected = Regions { own: Some(text("eu")), sync_ns: 20_000_000_000, ..Regions::new(weights.to_vec(), global) };
+    assert_eq!(policy.regions, Some(expected));
+    assert_eq!(rule(&policy, "queries").consistency, Some(Consistency::Regional));
 }
 
 #[test]

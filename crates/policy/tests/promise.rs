@@ -23,7 +23,7 @@ fn built(builder: RuleBuilder) -> Rule {
 }
 
 fn promise(builder: RuleBuilder) -> Promise {
-    Promise::of(&built(builder), &StoreSettings::Memory(MemorySettings::default()))
+    Promise::of(&built(builder), &StoreSettings::Memory(MemorySettings::default()), None)
 }
 
 fn redis(on_failure: FailureMode, fallback_share: (u32, u32)) -> StoreSettings {
@@ -145,7 +145,7 @@ fn equal_grants_are_listed_together() {
         Override { key: vec![TextPattern("42".to_owned())], grant: grant(1) },
         Override { key: vec![TextPattern("svc-*".to_owned())], grant: Grant::Unlimited },
     ];
-    let promise = Promise::of(&rule, &StoreSettings::default());
+    let promise = Promise::of(&rule, &StoreSettings::default(), None);
     let whose: Vec<Vec<GrantedTo>> = promise.grants.iter().map(|grant| grant.whose.clone()).collect();
     let (tier, keys) =
         (|name: &str| GrantedTo::Tier(name.to_owned()), |key: &str| GrantedTo::Keys(vec![key.to_owned()]));
@@ -175,7 +175,7 @@ fn local_fallback_promises_the_share_of_an_instance() {
         ("5/min", (1, 1), "5/min burst 5", 10, 12),
     ] {
         let rule = built(rule("r").per("user").limit(rate));
-        let promise = Promise::of(&rule, &redis(FailureMode::Local, share));
+        let promise = Promise::of(&rule, &redis(FailureMode::Local, share), None);
         let share = only_limit(&promise).share.clone().unwrap();
         assert_eq!(share.quota, Quota::token_bucket(shared.parse().unwrap()).unwrap());
         assert!(
@@ -189,11 +189,11 @@ fn local_fallback_promises_the_share_of_an_instance() {
 #[test]
 fn failure_mode_of_the_rule_precedes_that_of_the_store() {
     let mut rule = built(rule("r").per("user").limit("60/min"));
-    assert_eq!(Promise::of(&rule, &StoreSettings::default()).on_failure, None);
+    assert_eq!(Promise::of(&rule, &StoreSettings::default(), None).on_failure, None);
     let store = redis(FailureMode::Local, (1, 2));
-    assert_eq!(Promise::of(&rule, &store).on_failure, Some(FailureMode::Local));
+    assert_eq!(Promise::of(&rule, &store, None).on_failure, Some(FailureMode::Local));
     rule.on_failure = Some(FailureMode::Closed);
-    let promise = Promise::of(&rule, &store);
+    let promise = Promise::of(&rule, &store, None);
     assert_eq!((promise.on_failure, &only_limit(&promise).share), (Some(FailureMode::Closed), &None));
 }
 
@@ -288,7 +288,7 @@ fn promise_text_equals_the_expected_text() {
 #[test]
 fn promise_text_states_the_failure_mode() {
     let rule = built(rule("r").per("user").limit("60/min"));
-    let text = |on_failure| Promise::of(&rule, &redis(on_failure, (1, 4))).to_string();
+    let text = |on_failure| Promise::of(&rule, &redis(on_failure, (1, 4)), None).to_string();
     assert!(text(FailureMode::Open).ends_with("\n  while the store fails, all requests pass"));
     assert!(text(FailureMode::Closed).ends_with("\n  while the store fails, all requests are refused"));
     let local = "
@@ -314,7 +314,7 @@ fn promise_states_what_leases_withhold_and_add() {
         ("100/min", SlidingWindowCounter, Err(NotLeased::Slow)),
     ] {
         let rule = built(rule("r").per("user").limit(rate).algorithm(algorithm));
-        let (leased, exact) = (Promise::of(&rule, &store), Promise::of(&rule, &StoreSettings::default()));
+        let (leased, exact) = (Promise::of(&rule, &store, None), Promise::of(&rule, &StoreSettings::default(), None));
         assert_eq!((leased.consistency, leased.lease_ns), (Some(Consistency::Leased), Some(250 * MS_NS)));
         assert_eq!((exact.consistency, exact.lease_ns), (None, None));
         let (leased, exact) = (only_limit(&leased), only_limit(&exact));
@@ -328,7 +328,7 @@ fn promise_states_what_leases_withhold_and_add() {
 fn promise_text_states_leases() {
     let StoreSettings::Redis(redis) = redis(FailureMode::Closed, (1, 2)) else { panic!("on Redis") };
     let store = StoreSettings::Redis(RedisSettings { consistency: Consistency::Leased, ..redis });
-    let text = |builder| Promise::of(&built(builder), &store).to_string();
+    let text = |builder| Promise::of(&built(builder), &store, None).to_string();
     let bucket = rule("r").per("user").limit("1000/s").limit("100/min");
     let expected = "r: for each user
   1000/s burst 2000, token-bucket
@@ -358,7 +358,7 @@ fn promise_text_states_leases() {
 fn costing(source: CostSource, max: u64) -> Promise {
     let mut rule = built(rule("r").per("user").limit("10/min"));
     rule.cost = Cost { source, max, settled_by: None };
-    Promise::of(&rule, &StoreSettings::default())
+    Promise::of(&rule, &StoreSettings::default(), None)
 }
 
 fn by_method(costs: &[(&str, u64)]) -> CostSource {
@@ -396,7 +396,7 @@ fn longest_refusal_is_that_of_the_largest_cost_that_can_pass() {
 fn longest_refusals_of_a_list_exclude_costs_that_never_pass() {
     let mut rule = built(rule("r").per("user").limit("10/min").limit("100/h"));
     rule.cost = Cost { source: by_header(), max: 1_000, settled_by: None };
-    let promise = Promise::of(&rule, &StoreSettings::default());
+    let promise = Promise::of(&rule, &StoreSettings::default(), None);
     let costs: Vec<_> = promise.grants[0].limits.iter().map(|limit| (limit.refusal_cost, limit.never_above)).collect();
     assert_eq!(costs, [(10, Some(10)), (10, Some(10))]);
 }
@@ -413,7 +413,7 @@ fn promise_text_states_the_cost_of_the_longest_refusal() {
 fn last_departure_of_a_queue_may_have_a_large_cost() {
     let mut rule = built(rule("r").limit("5/s").queue(10, Duration::from_secs(9)));
     rule.cost = Cost { source: by_method(&[("POST", 5)]), max: 1_000, settled_by: None };
-    let promise = Promise::of(&rule, &StoreSettings::default());
+    let promise = Promise::of(&rule, &StoreSettings::default(), None);
     let AdmissionBound::Queue { in_second, .. } = only_limit(&promise).bound else { panic!("it queues") };
     assert_eq!(in_second, charged(10), "six of cost 1, or the last of them of cost 5");
 }
@@ -449,7 +449,7 @@ proptest! {
         };
         let mut rule = built(builder);
         rule.cost = Cost { source: by_header(), max, settled_by: None };
-        let promise = Promise::of(&rule, &StoreSettings::default());
+        let promise = Promise::of(&rule, &StoreSettings::default(), None);
         let limit = only_limit(&promise);
         let arrivals: Vec<(u64, u64)> =
             arrivals.iter().map(|(ms, cost)| (10 * S_NS + ms * MS_NS, (*cost).min(max))).collect();

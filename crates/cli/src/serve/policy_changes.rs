@@ -82,6 +82,7 @@ fn settings(before: &Policy, now: &Policy) -> Option<String> {
         ("reset", before.fields.reset != now.fields.reset),
         ("jitter", before.fields.jitter_ns != now.fields.jitter_ns),
         ("store", before.store != now.store),
+        ("regions", before.regions != now.regions),
         ("accept", before.accept != now.accept),
     ];
     differing(&sections)
@@ -169,6 +170,16 @@ mod tests {
         let own = policy(", consistency: leased", "exact");
         assert_eq!(described(&exact, &own), "1 rule changed: `a` (consistency)");
         assert_eq!(described(&exact, &policy("", "leased")), "changed: store");
+    }
+
+    #[test]
+    fn changed_regions_are_named() {
+        let policy = |weights: &str| {
+            let rules = "rules: [{ name: a, key: client_ip, limit: 50/s, consistency: regional }]";
+            format!("{rules}\nregions: {{ weights: {weights}, global: {{ nodes: 'g:1' }} }}")
+        };
+        let before = policy("{ eu: 1, us: 1 }");
+        assert_eq!(described(&before, &policy("{ eu: 2, us: 1 }")), "changed: regions");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tollgate_server::observe::Level;
 use super::policy_changes;
 use crate::output::{log, log_info};
 use crate::policy_file;
+use crate::region::require_region;
 
 /// The most counter changes that a reload logs.
 const MAX_LOGGED_CHANGES: usize = 20;
@@ -24,6 +25,8 @@ pub(super) struct WatchedPolicy {
     policy: CheckedPolicy,
     /// `None` if the policy does not come from a file.
     file: Option<PathBuf>,
+    /// The region that the arguments set.
+    region: Option<String>,
     /// The contents of the files at the last reload or attempted reload.
     loaded: FileContents,
     /// The contents of the files at the last check.
@@ -41,10 +44,15 @@ struct FileContents {
 
 impl WatchedPolicy {
     /// Watches the files of the active policy.
-    pub(super) fn new(engine: Arc<Engine>, file: Option<&Path>, active: Loaded) -> WatchedPolicy {
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        file: Option<&Path>,
+        region: Option<String>,
+        active: Loaded,
+    ) -> WatchedPolicy {
         let file = file.map(Path::to_owned);
         let loaded = FileContents { policy: file.as_deref().and_then(content_hash), named: active.files };
-        WatchedPolicy { engine, policy: active.policy, file, seen: loaded.clone(), loaded }
+        WatchedPolicy { engine, policy: active.policy, file, region, seen: loaded.clone(), loaded }
     }
 
     /// Reloads the policy if a file has changed or is gone. A file must be unchanged for two checks: an editor may
@@ -97,6 +105,10 @@ impl WatchedPolicy {
         let loaded = loaded.map_err(|error| {
             self.engine.count_failed_reload();
             format!("{name} not reloaded, the previous policy stays active:\n{error}")
+        })?;
+        let loaded = require_region(loaded, self.region.as_deref()).map_err(|failure| {
+            self.engine.count_failed_reload();
+            format!("{name} not reloaded, the previous policy stays active: {}", failure.sentence())
         })?;
         let reload = self
             .engine

@@ -11,6 +11,7 @@ use crate::arguments::OutputFormat;
 use crate::colours::Colours;
 use crate::exit::{Exit, Failure};
 use crate::output::{log_info, print_diagnostics};
+use crate::region::{RegionArguments, set_region};
 use crate::{output, policy_file};
 
 /// Check a policy, and print what each of its rules guarantees
@@ -45,6 +46,9 @@ pub(crate) struct ValidateArguments {
     /// List the counters that start from zero if FILE replaces this policy
     #[arg(long, value_name = "OLD", env = "TOLLGATE_VALIDATE_AGAINST", hide_env_values = true)]
     against: Option<PathBuf>,
+
+    #[command(flatten)]
+    region: RegionArguments,
 }
 
 const JSON_HELP: &str = "\
@@ -63,8 +67,10 @@ Members of the JSON, which is also printed for an invalid policy:
                          (requests or cost); deny (if true there are no grants);
                          shadow; grants[]; warned {first, within_ms};
                          blocked {after, within_ms, for_ms}; on_failure (open,
-                         closed or local); consistency (exact or leased);
-                         lease_ms; the last five null if there is none
+                         closed or local); consistency (exact, leased or
+                         regional); lease_ms; epoch_ms; the last six null if
+                         there is none; in_each_region (if true each region
+                         enforces the limits by itself)
   grants[]               whose[] {kind: everybody, tier or key; name; patterns};
                          unlimited; limits[], all of which apply
   limits[]               limit; algorithm; period_ms; most_in_period and
@@ -77,7 +83,15 @@ Members of the JSON, which is also printed for an invalid policy:
                          passes); while_store_fails (what each instance grants
                          during the fallback: the same members); leased {most
                          (that other instances can hold, and that a failover
-                         can add), expires_ms}, null if the limit is exact
+                         can add), expires_ms}, null if the limit is not
+                         leased; regional {global_failover, regions[]}, null if
+                         the limit is not regional
+  regions[]              region; burst; share_thousandths (of the rate, without
+                         loans), with_loans_thousandths and reserve_thousandths
+                         (always left, also for a key that is new to the
+                         region); server_failover (what a failover of the
+                         region's server can add); while_store_fails. Without
+                         a region, every region is listed
   counter_changes[]      with --against only: texts, each about a counter that
                          starts from zero or is no longer used";
 
@@ -91,6 +105,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Failure> {
         }
         (Err(error), _) => return Err(policy_file::load_failure(&error)),
     };
+    let loaded = set_region(loaded, arguments.region.name.as_deref())?;
     let compiled = policy_file::compile(&arguments.file, &loaded)?;
     let changes = match &arguments.against {
         Some(before) => Some(counter_changes(&read_and_compile(before)?, &compiled)),

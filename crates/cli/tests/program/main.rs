@@ -15,6 +15,7 @@ mod log;
 mod one_address;
 mod outputs;
 mod policies;
+mod regions;
 mod reload;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../server/tests/resp/resp_client.rs"]

@@ -53,6 +53,30 @@ fn validate_prints_what_leases_withhold_and_add() {
 }
 
 #[test]
+fn validate_prints_what_regions_divide() {
+    assert_prints("regional-validate.txt", &["validate", &policy("regional.yaml")]);
+    assert_prints("regional-us-validate.txt", &["validate", "--region", "us", &policy("regional.yaml")]);
+    let output = output(&["validate", "--format", "json", "--region", "us", &policy("regional.yaml")]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rules = answer["rules"].as_array().unwrap();
+    let consistency: Vec<_> =
+        rules.iter().map(|rule| [&rule["consistency"], &rule["epoch_ms"], &rule["in_each_region"]]).collect();
+    let expected = serde_json::json!([["regional", 20_000, false], ["regional", 20_000, false], ["exact", null, true]]);
+    assert_eq!(serde_json::json!(consistency), expected);
+    // A share of 300 thousandths and loans of 475 and 190, of 600 a minute: 10 tokens a second.
+    let mut regional = rules[0]["grants"][0]["limits"][0]["regional"].clone();
+    let fallback = regional["regions"][0]["while_store_fails"].take();
+    let expected = serde_json::json!({
+        "global_failover": 190,
+        "regions": [{
+            "region": "us", "burst": 180, "share_thousandths": 300, "with_loans_thousandths": 965,
+            "reserve_thousandths": 15, "server_failover": 294, "while_store_fails": null,
+        }],
+    });
+    assert_eq!((regional, &fallback["limit"]), (expected, &"45/min burst 45".into()));
+}
+
+#[test]
 fn validate_prints_rules_as_json() {
     // In the directory, so that the file name does not depend on the checkout.
     let output = crate::running::tollgate(&["validate", "--format", "json", "shop.yaml"])
@@ -73,11 +97,13 @@ fn validate_prints_rules_as_json() {
                 "most_in_period": { "charged": 5, "warned": 2 }, "most_in_second": { "charged": 5, "warned": 2 },
                 "queue": null, "at_once": null, "longest_refusal_ms": 60_000, "refusal_cost": 1,
                 "never_above": null, "while_store_fails": null, "leased": null,
+                "regional": null,
             }],
         }],
         "warned": { "first": 2, "within_ms": 600_000 },
         "blocked": { "after": 20, "within_ms": 600_000, "for_ms": 900_000 },
         "on_failure": null, "consistency": null, "lease_ms": null,
+        "epoch_ms": null, "in_each_region": false,
     });
     assert_eq!(login, &expected);
     let kinds: Vec<&serde_json::Value> =

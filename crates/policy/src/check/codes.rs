@@ -74,6 +74,11 @@ codes! {
         BAD_PATH = "bad-path",
         BAD_NODE = "bad-node",
         BAD_STORE = "bad-store",
+        MISSING_REGIONS = "missing-regions",
+        UNKNOWN_REGION = "unknown-region",
+        NOT_REGIONAL = "not-regional",
+        SMALL_REGION_SHARE = "small-region-share",
+        COST_ABOVE_SHARE = "cost-above-share",
     }
 }
 
@@ -110,6 +115,7 @@ codes! {
         SECRET_WITHOUT_KEY = "secret-without-key",
         UNUSED_ACCEPT = "unused-accept",
         UNUSED_BUDGET = "unused-budget",
+        UNUSED_REGIONS = "unused-regions",
     }
 }
 
@@ -119,6 +125,7 @@ codes! {
         CONCURRENCY_ELSEWHERE = "concurrency-elsewhere",
         STAYS_EXACT = "stays-exact",
         LEASED_IN_MEMORY = "leased-in-memory",
+        REGIONAL_IN_MEMORY = "regional-in-memory",
     }
 }
 

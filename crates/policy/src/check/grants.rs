@@ -173,6 +173,18 @@ pub(crate) fn capacity_of(quota: &Quota) -> u64 {
     Bucket::new(quota, Tick::Nanosecond).map_or(quota.amount(), of_bucket)
 }
 
+/// Returns the costs that the policy itself states for requests of a rule.
+pub(super) fn stated_costs(rule: &Rule) -> Vec<u64> {
+    match &rule.cost.source {
+        CostSource::OfTheRequest => vec![1],
+        CostSource::Fixed(cost) | CostSource::Estimate(cost) => vec![*cost],
+        CostSource::Header { default, .. } => vec![*default],
+        CostSource::Methods { costs, default } | CostSource::Paths { costs, default } => {
+            costs.iter().map(|(_, cost)| *cost).chain([*default]).collect()
+        }
+    }
+}
+
 /// Returns the smallest cost of a request under a rule, and the largest cost that the policy itself states.
 pub(super) fn costs(rule: &Rule) -> (u64, u64) {
     match &rule.cost.source {

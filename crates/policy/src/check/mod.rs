@@ -10,6 +10,7 @@ mod identities;
 pub(crate) mod members;
 pub(crate) mod names;
 pub(crate) mod rate_hint;
+pub(crate) mod regions;
 mod rules;
 mod store;
 mod syntax;
@@ -29,6 +30,7 @@ pub(crate) fn errors(policy: &Policy) -> Vec<Problem> {
         identities::secrets(policy, top);
         rules::check(policy, &names, top);
         store::check(policy, top);
+        regions::check(policy, top);
         accepted::check(policy, top);
     })
 }

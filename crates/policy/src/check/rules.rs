@@ -59,8 +59,9 @@ fn one(rule: &Rule, policy: &Policy, names: &IdentityNames<'_>, here: &mut Repor
     }
 }
 
-/// The hint for names of rules and budgets.
-const NAME_HINT: &str = "begin with a letter or a digit; use letters, digits, `.`, `_` and `-`, at most 64 characters";
+/// The hint for names of rules, budgets and regions.
+pub(super) const NAME_HINT: &str =
+    "begin with a letter or a digit; use letters, digits, `.`, `_` and `-`, at most 64 characters";
 
 /// The longest message of a rule, in characters.
 const MAX_MESSAGE: usize = 200;

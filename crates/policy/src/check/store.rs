@@ -6,8 +6,8 @@ use tollgate_core::{Concurrency, MAX_SPAN_NS, Quota, QuotaError, Rate, SlidingLo
 
 use super::{Reporter, codes, grants, quoted};
 use crate::model::{
-    MAX_LEASE_GENERATION_NS, MIN_LEASE_GENERATION_NS, MemorySettings, OnLimit, Policy, RedisSettings, RedisTopology,
-    StoreSettings,
+    GlobalServer, MAX_LEASE_GENERATION_NS, MIN_LEASE_GENERATION_NS, MemorySettings, OnLimit, Policy, RedisSettings,
+    RedisTopology, StoreSettings,
 };
 
 pub(super) fn check(policy: &Policy, top: &mut Reporter<'_>) {
@@ -35,12 +35,7 @@ fn memory(memory: &MemorySettings, here: &mut Reporter<'_>) {
 }
 
 fn redis(redis: &RedisSettings, here: &mut Reporter<'_>) {
-    let mut nodes = here.member("nodes");
-    nodes.not_empty(&redis.nodes, "node");
-    for (at, node) in redis.nodes.iter().enumerate().filter(|(_, node)| !is_node(node)) {
-        let message = format!("{} is not a host and a port", quoted(node));
-        nodes.item(at).add(codes::BAD_NODE, message, "write host:port, such as redis.internal:6379");
-    }
+    nodes(&redis.nodes, &mut here.member("nodes"));
     here.member("deadline").range(redis.deadline_ns, 1..=MAX_SPAN_NS, "the deadline, in nanoseconds,");
     let (part, whole) = redis.fallback_share;
     if part == 0 || part > whole {
@@ -53,33 +48,63 @@ fn redis(redis: &RedisSettings, here: &mut Reporter<'_>) {
         let message = "the lease must be from 100ms to 60s, in whole milliseconds";
         here.member("lease").add(codes::OUT_OF_RANGE, message, "remove `lease` to use the default, 1s");
     }
-    mode(redis, here);
+    let RedisSettings { mode, database, tls, .. } = *redis;
+    let (has_ca, has_primary) = (redis.tls_ca.is_some(), redis.sentinel_primary.is_some());
+    TopologySettings { mode, nodes: redis.nodes.len(), database, tls, has_ca, has_primary }.check(here);
 }
 
-fn mode(redis: &RedisSettings, here: &mut Reporter<'_>) {
-    let (at, message, hint) = match redis.mode {
-        RedisTopology::Sentinel if redis.sentinel_primary.is_none() => {
-            ("mode", "`mode: sentinel` needs `sentinel_primary`, which is missing", "add `sentinel_primary: NAME`")
-        }
-        RedisTopology::Standalone | RedisTopology::Cluster if redis.sentinel_primary.is_some() => (
-            "sentinel_primary",
-            "`sentinel_primary` works only with `mode: sentinel`",
-            "add `mode: sentinel`, or remove `sentinel_primary`",
-        ),
-        _ if redis.tls_ca.is_some() && !redis.tls => {
-            ("tls_ca", "`tls_ca` works only with `tls: true`", "add `tls: true`, or remove `tls_ca`")
-        }
-        RedisTopology::Cluster if redis.database != 0 => {
-            ("database", "a cluster has no numbered databases", "remove `database`")
-        }
-        RedisTopology::Standalone if redis.nodes.len() > 1 => (
-            "nodes",
-            "`mode: standalone` is one server, and there are several nodes",
-            "add `mode: cluster` or `mode: sentinel`, or keep one node",
-        ),
-        _ => return,
-    };
-    here.member(at).add(codes::BAD_STORE, message, hint);
+/// Checks the connection to the global server of regions.
+pub(super) fn global(global: &GlobalServer, here: &mut Reporter<'_>) {
+    nodes(&global.nodes, &mut here.member("nodes"));
+    let GlobalServer { mode, database, tls, .. } = *global;
+    let (has_ca, has_primary) = (global.tls_ca.is_some(), global.sentinel_primary.is_some());
+    TopologySettings { mode, nodes: global.nodes.len(), database, tls, has_ca, has_primary }.check(here);
+}
+
+fn nodes(nodes: &[String], here: &mut Reporter<'_>) {
+    here.not_empty(nodes, "node");
+    for (at, node) in nodes.iter().enumerate().filter(|(_, node)| !is_node(node)) {
+        let message = format!("{} is not a host and a port", quoted(node));
+        here.item(at).add(codes::BAD_NODE, message, "write host:port, such as redis.internal:6379");
+    }
+}
+
+/// The settings of a connection that can contradict each other.
+struct TopologySettings {
+    mode: RedisTopology,
+    nodes: usize,
+    database: u32,
+    tls: bool,
+    has_ca: bool,
+    has_primary: bool,
+}
+
+impl TopologySettings {
+    fn check(&self, here: &mut Reporter<'_>) {
+        let (at, message, hint) = match self.mode {
+            RedisTopology::Sentinel if !self.has_primary => {
+                ("mode", "`mode: sentinel` needs `sentinel_primary`, which is missing", "add `sentinel_primary: NAME`")
+            }
+            RedisTopology::Standalone | RedisTopology::Cluster if self.has_primary => (
+                "sentinel_primary",
+                "`sentinel_primary` works only with `mode: sentinel`",
+                "add `mode: sentinel`, or remove `sentinel_primary`",
+            ),
+            _ if self.has_ca && !self.tls => {
+                ("tls_ca", "`tls_ca` works only with `tls: true`", "add `tls: true`, or remove `tls_ca`")
+            }
+            RedisTopology::Cluster if self.database != 0 => {
+                ("database", "a cluster has no numbered databases", "remove `database`")
+            }
+            RedisTopology::Standalone if self.nodes > 1 => (
+                "nodes",
+                "`mode: standalone` is one server, and there are several nodes",
+                "add `mode: cluster` or `mode: sentinel`, or keep one node",
+            ),
+            _ => return,
+        };
+        here.member(at).add(codes::BAD_STORE, message, hint);
+    }
 }
 
 /// Whether a text is `host:port`. The host may be an IPv6 address in brackets.

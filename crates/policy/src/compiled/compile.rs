@@ -16,7 +16,7 @@ use crate::compiled::identity::{CLIENT_IP, IdentityId, IdentityTable, ValueSourc
 use crate::compiled::matching::conditions::Conditions;
 use crate::compiled::matching::matcher::Matcher;
 use crate::compiled::rule::RuleAction;
-use crate::model::{CostSource, FailureMode, Grant, Policy, Rule, StoreSettings};
+use crate::model::{CostSource, FailureMode, Grant, Policy, Regions, Rule, StoreSettings};
 use crate::problem::CheckedPolicy;
 use crate::promise::shown::shown;
 
@@ -44,6 +44,7 @@ impl CompiledPolicy {
             StoreSettings::Memory(_) => (FailureMode::default(), (1, 1)),
             StoreSettings::Redis(settings) => (settings.on_failure, settings.fallback_share),
         };
+        let own_share = policy.regions.as_ref().and_then(Regions::own_share);
         let mut rules = Vec::with_capacity(policy.rules.len());
         let mut first_of_budget: HashMap<&str, u32> = HashMap::new();
         for ((index, redacted), conditions) in (0..).zip(shown(policy)).zip(conditions) {
@@ -62,7 +63,10 @@ impl CompiledPolicy {
                 message: rule.message.as_deref().map(Box::from),
                 on_limit: rule.on_limit,
                 on_failure: rule.on_failure.unwrap_or(store_on_failure),
-                fallback_share,
+                fallback_share: match own_share.filter(|_| rule.is_regional(&policy.store)) {
+                    Some(share) => share_of(fallback_share, share.rate),
+                    None => fallback_share,
+                },
                 lease: rule.lease_ns(&policy.store).map(Duration::from_nanos),
                 regional: rule.is_regional(&policy.store),
                 concurrency: rule
@@ -96,6 +100,7 @@ impl CompiledPolicy {
             quotas: scopes.quotas,
             fields: policy.fields.clone(),
             needs_client_ip,
+            region_share: own_share.or_else(|| policy.regions.as_ref().and_then(Regions::smallest_share)),
             identities,
             deny,
             allow,
@@ -129,6 +134,16 @@ impl RuleAction {
     }
 }
 
+/// Returns the part of a fallback share that is a region's, whose rate is in thousandths: numerator and denominator.
+fn share_of((part, whole): (u32, u32), thousandths: u32) -> (u32, u32) {
+    let (mut part, mut whole) = (u64::from(part) * u64::from(thousandths), u64::from(whole) * 1_000);
+    // Halving until both fit rounds the share down.
+    while whole > u64::from(u32::MAX) {
+        (part, whole) = (part / 2, whole.div_ceil(2));
+    }
+    (u32::try_from(part).unwrap_or(u32::MAX), u32::try_from(whole).unwrap_or(u32::MAX))
+}
+
 /// Replaces the names of replaced rules by their positions.
 fn resolve_replaced(rules: &[Rule], compiled: &mut [CompiledRule]) {
     let positions: HashMap<&str, u32> = rules.iter().map(|rule| rule.name.as_str()).zip(0..).collect();
@@ -156,4 +171,17 @@ fn identities_in_use(rules: &[CompiledRule], lists: &[&CompiledAccess], identiti
     let tiers = uses_tiers.then(|| identities.tiers.source()).flatten();
     let listed = lists.iter().flat_map(|list| list.identities_in_use());
     tested.chain(keys).chain(networks).chain(tiers).chain(listed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fallback_share_is_multiplied_by_the_share_of_the_region() {
+        assert_eq!(share_of((1, 4), 500), (500, 4_000));
+        let (part, whole) = share_of((u32::MAX, u32::MAX), 300);
+        assert!(u64::from(part) * 10 <= u64::from(whole) * 3, "{part}/{whole}");
+        assert!(u64::from(part) * 1_000 >= u64::from(whole) * 299, "{part}/{whole}");
+    }
 }

@@ -35,6 +35,8 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
+use tollgate_core::RegionShare;
+
 use crate::model::ResponseFields;
 use crate::request::Request;
 use access::CompiledAccess;
@@ -49,6 +51,8 @@ pub struct CompiledPolicy {
     quotas: Vec<RuleQuota>,
     fields: ResponseFields,
     needs_client_ip: bool,
+    /// The share of this region in regional limits, or the smallest share of all if the region is not set.
+    region_share: Option<RegionShare>,
     /// Whether any rule replaces other rules.
     replaces: bool,
     /// Whether any rules share a budget.

@@ -33,7 +33,8 @@ pub struct CompiledRule {
     pub on_limit: Option<OnLimit>,
     /// The mode while the store fails: the rule's own, or that of the store's settings.
     pub on_failure: FailureMode,
-    /// The share of a limit that one instance grants on its own while the store fails, if `on_failure` is `Local`.
+    /// The share of a limit that one instance grants on its own while the store fails, if `on_failure` is `Local`. That
+    /// of a regional rule is a part of the share of the region, if it is set.
     pub fallback_share: (u32, u32),
     /// The length of a generation of leases; `None` if the store decides every request.
     pub lease: Option<Duration>,

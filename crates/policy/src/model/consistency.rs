@@ -58,18 +58,76 @@ impl StaysExact {
     /// has no limit.
     pub(crate) fn of(rule: &Rule) -> Option<StaysExact> {
         let has = |kind| rule.grants().flat_map(Grant::quotas).any(|quota| quota.kind() == kind);
-        let is_limited = rule.grants().any(|grant| !grant.quotas().is_empty());
         match () {
             () if has(AlgorithmKind::Concurrency) => Some(StaysExact::Concurrency),
             () if has(AlgorithmKind::LeakyQueue) => Some(StaysExact::Queue),
             () if rule.on_limit.is_some() => Some(StaysExact::OnLimit),
-            () if rule.shadow && is_limited => Some(StaysExact::Shadow),
+            () if rule.shadow && rule.has_limit() => Some(StaysExact::Shadow),
             () => None,
         }
     }
 }
 
+/// The reason why the limits of a rule cannot be divided among regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Indivisible {
+    Algorithm,
+    Concurrency,
+    Queue,
+    OnLimit,
+    Shadow,
+}
+
+impl Indivisible {
+    /// Returns the member of the rule that is the reason.
+    pub(crate) const fn member(self) -> &'static str {
+        match self {
+            Indivisible::Algorithm => "algorithm",
+            Indivisible::Concurrency => "concurrency",
+            Indivisible::Queue => "queue",
+            Indivisible::OnLimit => "on_limit",
+            Indivisible::Shadow => "shadow",
+        }
+    }
+
+    /// Returns the reason in words.
+    pub(crate) const fn why(self) -> &'static str {
+        match self {
+            Indivisible::Algorithm => "only buckets have a rate that regions can lend",
+            Indivisible::Concurrency => "permits have no rate that regions can lend",
+            Indivisible::Queue => "no region knows the requests that wait in the others",
+            Indivisible::OnLimit => "no region knows the violations in the others",
+            Indivisible::Shadow => "a shadow rule only counts, and its rate is not lent",
+        }
+    }
+
+    /// Returns the reason; `None` if the limits can be divided, or if the rule has none.
+    pub(crate) fn of(rule: &Rule) -> Option<Indivisible> {
+        use AlgorithmKind::{Concurrency, LeakyQueue};
+        let mut kinds = rule.grants().flat_map(Grant::quotas).map(|quota| quota.kind());
+        let has_limit = rule.has_limit();
+        match kinds.find(|kind| !is_divisible(*kind)) {
+            Some(Concurrency) => Some(Indivisible::Concurrency),
+            Some(LeakyQueue) => Some(Indivisible::Queue),
+            Some(_) => Some(Indivisible::Algorithm),
+            None if rule.on_limit.is_some() => Some(Indivisible::OnLimit),
+            None if rule.shadow && has_limit => Some(Indivisible::Shadow),
+            None => None,
+        }
+    }
+}
+
+/// Whether regions can lend the rate of this algorithm.
+pub(crate) fn is_divisible(algorithm: AlgorithmKind) -> bool {
+    matches!(algorithm, AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket)
+}
+
 impl Rule {
+    /// Whether any of the grants has a limit.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.grants().any(|grant| !grant.quotas().is_empty())
+    }
+
     /// Returns whether the rule's limits are divided among regions.
     #[must_use]
     pub fn is_regional(&self, store: &StoreSettings) -> bool {
@@ -77,7 +135,7 @@ impl Rule {
             StoreSettings::Redis(redis) => redis.consistency,
             StoreSettings::Memory(_) => Consistency::Exact,
         };
-        self.consistency.unwrap_or(default) == Consistency::Regional && !self.denies()
+        self.consistency.unwrap_or(default) == Consistency::Regional && self.has_limit()
     }
 
     /// Returns the length of a generation of leases; `None` if the store decides every request, or if the counters are

@@ -5,19 +5,23 @@
 
 mod consistency;
 mod identity;
+mod regions;
 mod rule;
 mod settings;
 mod when;
 
 pub use consistency::Consistency;
 pub(crate) use consistency::{
-    DEFAULT_LEASE_GENERATION_NS, MAX_LEASE_GENERATION_NS, MIN_LEASE_GENERATION_NS, StaysExact,
+    DEFAULT_LEASE_GENERATION_NS, Indivisible, MAX_LEASE_GENERATION_NS, MIN_LEASE_GENERATION_NS, StaysExact,
+    is_divisible,
 };
 pub(crate) use identity::is_credential_header;
 pub use identity::{
     ClientIp, ForwardedBy, Identity, IdentitySource, JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial, MAX_JWT_KEYS,
     OnInvalid, Tier, TierSource,
 };
+pub use regions::{GlobalServer, Regions};
+pub(crate) use regions::{MAX_REGIONS, MAX_SYNC_NS, MAX_WEIGHT, MIN_REGIONS, MIN_SYNC_NS};
 pub use rule::{Allowance, Block, Budget, Cost, CostSource, Grant, OnLimit, Override, Rule};
 pub(crate) use rule::{DEFAULT_LEASE, quota_of};
 pub use settings::{
@@ -58,6 +62,8 @@ pub struct Policy {
     pub fields: ResponseFields,
     /// Where counters are stored.
     pub store: StoreSettings,
+    /// The regions that divide the limits of regional rules.
+    pub regions: Option<Regions>,
     /// The codes of warnings and notes that are accepted anywhere in the policy.
     pub accept: Vec<String>,
 }
@@ -86,6 +92,14 @@ impl Policy {
                 rule.consistency = rule.consistency.or(budget.consistency);
             }
         }
+    }
+
+    /// Whether a rule is regional, and the region of this instance is not set. Such a policy can be checked, but not
+    /// applied.
+    #[must_use]
+    pub fn lacks_region(&self) -> bool {
+        let is_set = self.regions.as_ref().is_some_and(|regions| regions.own.is_some());
+        !is_set && self.rules.iter().any(|rule| rule.is_regional(&self.store))
     }
 
     /// Returns a short hash of the policy. Instances with the same fingerprint decide by the same rules.

@@ -28,7 +28,8 @@ pub struct Rule {
     pub overrides: Vec<Override>,
     /// What happens when the store fails; `None` for the mode of the store's settings.
     pub on_failure: Option<FailureMode>,
-    /// Whether tokens are leased; `None` for the consistency of the store's settings.
+    /// Whether tokens are leased, or the limit is divided among regions; `None` for the consistency of the store's
+    /// settings.
     pub consistency: Option<Consistency>,
     /// The names of rules that do not apply to requests that this rule applies to.
     pub replaces: Vec<String>,
@@ -50,7 +51,8 @@ pub struct Budget {
     pub key: Vec<String>,
     /// The grants.
     pub allowance: Allowance,
-    /// Whether tokens are leased; `None` for the consistency of the store's settings.
+    /// Whether tokens are leased, or the limit is divided among regions; `None` for the consistency of the store's
+    /// settings.
     pub consistency: Option<Consistency>,
 }
 

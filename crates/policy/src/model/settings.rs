@@ -130,7 +130,7 @@ pub struct RedisSettings {
     pub on_failure: FailureMode,
     /// The share of each limit that one instance grants while Redis is unreachable: numerator and denominator.
     pub fallback_share: (u32, u32),
-    /// Whether tokens are leased, unless a rule has its own setting.
+    /// The consistency of rules without their own setting.
     pub consistency: Consistency,
     /// The length of a generation of leases, in whole milliseconds. A lease is counted until the end of the generation
     /// after its own.

@@ -7,7 +7,7 @@ use tollgate_core::{AlgorithmKind, NotLeased, Quota, TokenLease};
 use super::words::{algorithm, beyond_limit, limit, list, number, requests, span, time};
 use super::{
     AdmissionBound, Blocked, DebtBound, FallbackShare, GrantPromise, GrantedTo, LeaseBound, LimitPromise, MostAdmitted,
-    Promise, Unit, Warned,
+    Promise, RegionBound, RegionalBound, Unit, Warned,
 };
 use crate::model::FailureMode;
 
@@ -42,6 +42,7 @@ impl fmt::Display for Promise {
             write!(f, "\n  {}", self.block(blocked))?;
         }
         self.write_leases(f)?;
+        self.write_regions(f)?;
         match self.on_failure {
             Some(FailureMode::Open) => f.write_str("\n  while the store fails, all requests pass"),
             Some(FailureMode::Closed) => f.write_str("\n  while the store fails, all requests are refused"),
@@ -72,6 +73,28 @@ fn leased(lease: Result<LeaseBound, NotLeased>) -> String {
         Err(NotLeased::Small | NotLeased::Algorithm) => {
             "exact: the limit is too small for leases, so the store decides every request".to_owned()
         }
+    }
+}
+
+/// Describes what a region enforces.
+fn enforced(region: &RegionBound) -> String {
+    let failover = region.server_failover.map_or_else(String::new, |more| {
+        format!("; a failover of the region's server admits at most {} more", number(more))
+    });
+    format!(
+        "burst {} and {} of the rate, with loans up to {}; at least {}, also for a key that is new to the region{failover}",
+        number(region.burst),
+        percent(region.share_thousandths),
+        percent(region.with_loans_thousandths),
+        percent(region.reserve_thousandths),
+    )
+}
+
+/// Formats thousandths as `50%` or `2.5%`.
+fn percent(thousandths: u32) -> String {
+    match thousandths % 10 {
+        0 => format!("{}%", thousandths / 10),
+        tenth => format!("{}.{tenth}%", thousandths / 10),
     }
 }
 
@@ -112,6 +135,19 @@ impl Promise {
              with fewer than {} requests a second at an instance stays exact",
             time(lease.expires_ns),
             TokenLease::MIN_PER_SECOND
+        )
+    }
+
+    /// Writes what holds for all regional limits of the rule, or that regions do not divide its limits.
+    fn write_regions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_in_each_region {
+            f.write_str("\n  each region enforces this by itself: the figures are for one region")?;
+        }
+        let Some(epoch_ns) = self.epoch_ns else { return Ok(()) };
+        write!(
+            f,
+            "\n  regions lend rates for epochs of {}; without the global server, each enforces at most its share",
+            time(epoch_ns)
         )
     }
 
@@ -164,10 +200,29 @@ impl Promise {
         if let Some(share) = &promised.share {
             write!(f, "\n    {}", self.share(share))?;
         }
-        match promised.lease {
-            Some(lease) => write!(f, "\n    {}", leased(lease)),
+        if let Some(lease) = promised.lease {
+            write!(f, "\n    {}", leased(lease))?;
+        }
+        match &promised.regional {
+            Some(regional) => self.write_regional(f, regional),
             None => Ok(()),
         }
+    }
+
+    fn write_regional(&self, f: &mut fmt::Formatter<'_>, regional: &RegionalBound) -> fmt::Result {
+        let more = number(regional.global_failover);
+        write!(
+            f,
+            "\n    regional: these bounds are for all regions together; a failover of the global server or a step of its clock \
+             admits at most {more} more"
+        )?;
+        for region in &regional.regions {
+            write!(f, "\n    {}: {}", region.region, enforced(region))?;
+            if let Some(share) = &region.fallback {
+                write!(f, "\n      {}", self.share(share))?;
+            }
+        }
+        Ok(())
     }
 
     fn bound(&self, bound: &AdmissionBound, period_ns: u64) -> String {

@@ -154,6 +154,7 @@ fn is_consequence(problem: &Problem, broken: UnreadParts) -> bool {
     match problem.code {
         codes::TIERS_WITHOUT_TIER | codes::DEFAULT_TIER_MISSING => broken.tier,
         codes::JWT_WITHOUT_KEY => broken.jwt,
+        codes::MISSING_REGIONS => broken.regions,
         // If only the tier could not be read, this applies to messages about the unknown tier.
         codes::UNKNOWN_IDENTITY => broken.identities || (broken.tier && problem.message.contains("`tier`")),
         _ => false,

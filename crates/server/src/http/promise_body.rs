@@ -2,7 +2,8 @@ use serde::Serialize;
 use tollgate::Quota;
 use tollgate::policy::model::{Consistency, FailureMode};
 use tollgate::policy::promise::{
-    AdmissionBound, Blocked, GrantPromise, GrantedTo, LimitPromise, MostAdmitted, Promise, Unit, Warned, limit_words,
+    AdmissionBound, Blocked, FallbackShare, GrantPromise, GrantedTo, LimitPromise, MostAdmitted, Promise, RegionBound,
+    Unit, Warned, limit_words,
 };
 
 const MS_NS: u64 = 1_000_000;
@@ -24,6 +25,8 @@ pub struct PromiseBody {
     on_failure: Option<&'static str>,
     consistency: Option<&'static str>,
     lease_ms: Option<u64>,
+    epoch_ms: Option<u64>,
+    in_each_region: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -52,6 +55,24 @@ struct PromiseLimitBody {
     never_above: Option<u64>,
     while_store_fails: Option<FallbackShareBody>,
     leased: Option<LeaseBody>,
+    regional: Option<RegionalBody>,
+}
+
+#[derive(Debug, Serialize)]
+struct RegionalBody {
+    global_failover: u64,
+    regions: Vec<RegionBody>,
+}
+
+#[derive(Debug, Serialize)]
+struct RegionBody {
+    region: String,
+    burst: u64,
+    share_thousandths: u32,
+    with_loans_thousandths: u32,
+    reserve_thousandths: u32,
+    server_failover: Option<u64>,
+    while_store_fails: Option<FallbackShareBody>,
 }
 
 #[derive(Debug, Serialize)]
@@ -143,6 +164,8 @@ impl From<&Promise> for PromiseBody {
             on_failure: promise.on_failure.map(on_failure),
             consistency: promise.consistency.map(consistency),
             lease_ms: promise.lease_ns.map(ms),
+            epoch_ms: promise.epoch_ns.map(ms),
+            in_each_region: promise.is_in_each_region,
         }
     }
 }
@@ -179,15 +202,39 @@ impl From<&LimitPromise> for PromiseLimitBody {
             }),
             refusal_cost: promise.refusal_cost,
             never_above: promise.never_above,
-            while_store_fails: promise.share.as_ref().map(|share| FallbackShareBody {
-                figures: QuotaBoundBody::new(&share.quota, &share.bound),
-                longest_refusal_ms: share.longest_refusal_ns.map(ms),
-                refusal_cost: share.refusal_cost,
-            }),
+            while_store_fails: promise.share.as_ref().map(FallbackShareBody::from),
             leased: promise
                 .lease
                 .and_then(Result::ok)
                 .map(|lease| LeaseBody { most: lease.most, expires_ms: ms(lease.expires_ns) }),
+            regional: promise.regional.as_ref().map(|regional| RegionalBody {
+                global_failover: regional.global_failover,
+                regions: regional.regions.iter().map(RegionBody::from).collect(),
+            }),
+        }
+    }
+}
+
+impl From<&FallbackShare> for FallbackShareBody {
+    fn from(share: &FallbackShare) -> FallbackShareBody {
+        FallbackShareBody {
+            figures: QuotaBoundBody::new(&share.quota, &share.bound),
+            longest_refusal_ms: share.longest_refusal_ns.map(ms),
+            refusal_cost: share.refusal_cost,
+        }
+    }
+}
+
+impl From<&RegionBound> for RegionBody {
+    fn from(region: &RegionBound) -> RegionBody {
+        RegionBody {
+            region: region.region.clone(),
+            burst: region.burst,
+            share_thousandths: region.share_thousandths,
+            with_loans_thousandths: region.with_loans_thousandths,
+            reserve_thousandths: region.reserve_thousandths,
+            server_failover: region.server_failover,
+            while_store_fails: region.fallback.as_ref().map(FallbackShareBody::from),
         }
     }
 }

@@ -102,6 +102,9 @@ impl ActivePolicy {
         backend: &Backend,
         limiter_number: usize,
     ) -> Result<ActivePolicy, LimiterError> {
+        if policy.lacks_region() {
+            return Err(LimiterError::NoRegion);
+        }
         let compiled = CompiledPolicy::new(policy).map_err(LimiterError::Compile)?;
         let mut limits = Vec::new();
         let mut prepare = |scope: &str, quota: Quota, options: LimitOptions| {

@@ -29,6 +29,11 @@ pub enum LimiterError {
         "the policy configures another store: use AsyncLimiter::connect for Redis, Limiter::new for memory, AsyncLimiter::with_store for a custom store"
     )]
     OtherStore,
+    /// A rule is regional, and the region of this instance is not set.
+    #[error(
+        "the policy has regional rules, and the region of this instance is not set: set `self` under `regions`, or use CheckedPolicy::in_region"
+    )]
+    NoRegion,
     /// The policy hashes secret values with another key than the active policy.
     #[error("the policy hashes secret values with another key, which would reset their counters: restart to apply it")]
     OtherSecretKey,

@@ -1,5 +1,6 @@
 //! Another policy for a limiter in use.
 
+use tollgate::policy::model::{Consistency, GlobalServer, Regions};
 use tollgate::policy::{CheckedPolicy, PolicyBuilder, RuleBuilder};
 use tollgate::{Limiter, LimiterError, rule};
 
@@ -84,4 +85,16 @@ fn policy_change_keeps_the_store() {
     let error = Limiter::new(&redis().build().unwrap()).unwrap_err();
     assert!(matches!(error, LimiterError::OtherStore));
     assert!(error.to_string().contains("with_store"), "{error}");
+}
+
+#[test]
+fn regional_rules_need_the_region_of_the_instance() {
+    let weights = [("eu".to_owned(), 1), ("us".to_owned(), 1)];
+    let regions = Regions::new(weights.to_vec(), GlobalServer::at(vec!["global:6379".to_owned()]));
+    let built = rule("a").limit("10/h").consistency(Consistency::Regional);
+    let regional = PolicyBuilder::default().regions(regions).rule(built).build().unwrap();
+    assert!(matches!(Limiter::with_clock(&regional, clock()), Err(LimiterError::NoRegion)));
+    let limiter = limiter(&policy([rule("a").limit("10/h")]));
+    assert!(matches!(limiter.set_policy(&regional), Err(LimiterError::NoRegion)));
+    limiter.set_policy(&regional.in_region("eu").unwrap()).unwrap();
 }

@@ -76,6 +76,8 @@ fn store(policy: &Policy, top: &mut Reporter<'_>) {
             redis.password.iter().for_each(|secret| password(secret, &mut top.member("store").member("redis")));
         }
     }
+    let global = policy.regions.iter().flat_map(|regions| &regions.global.password);
+    global.for_each(|secret| password(secret, &mut top.member("regions").member("global")));
 }
 
 fn snapshots(memory: &MemorySettings, here: &mut Reporter<'_>) {

@@ -8,6 +8,7 @@ use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, ParseRateError, Queue, Quota, Qu
 use crate::compiled::grants::scopes::Scopes;
 use crate::compiled::{CompiledPolicy, CompiledRule, GrantSource, RuleQuota};
 use crate::model::{DEFAULT_LEASE, Grant, quota_of};
+use crate::promise::limit_words;
 
 /// A grant that a key may have, with the positions of its quotas among [`CompiledPolicy::quotas`]. Without quotas, it
 /// is unlimited.
@@ -73,11 +74,21 @@ impl CompiledPolicy {
         let owner = self.counts_as(rule);
         let own = self.quotas.iter().find(|quota| quota.rule == owner).map(|quota| quota.quota);
         let quotas = text.split(',').map(|part| read_quota(part.trim(), own)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(quota) = quotas.iter().find(|quota| self.is_too_small_for_region(rule, quota)) {
+            let rate = limit_words(quota);
+            return Err(InvalidLimit(format!("`{rate}` leaves a region less than one token: raise the burst")));
+        }
         let permits = quotas.iter().filter(|quota| quota.kind() == AlgorithmKind::Concurrency).count();
         if permits > 0 && quotas.len() > 1 {
             return Err(InvalidLimit("a rule with permits takes one number".to_owned()));
         }
         Ok(Grant::Limited(quotas))
+    }
+
+    /// Whether a region's share of a regional limit is less than one token.
+    fn is_too_small_for_region(&self, rule: u32, quota: &Quota) -> bool {
+        let is_regional = self.rules.get(rule as usize).is_some_and(|rule| rule.regional);
+        is_regional && self.region_share.is_some_and(|share| share.quota(quota).is_err())
     }
 
     /// Returns the quotas of an override, with the scopes in which the rule counts grants of the same period: usage

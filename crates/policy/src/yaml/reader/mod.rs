@@ -10,6 +10,7 @@ mod keys;
 mod members;
 mod on_limit;
 mod public_key;
+mod regions;
 mod rule;
 mod settings;
 mod values;
@@ -26,6 +27,7 @@ use crate::model::Policy;
 use identity::IDENTITIES;
 use keys::{JWT, SECRETS};
 use members::KnownMembers;
+use regions::REGIONS;
 use rule::{BUDGET, RULE};
 use settings::{ACCESS, FIELD_SETS, PATHS, RESETS, STORE};
 
@@ -97,6 +99,7 @@ const FIELDS: &[MemberSchema] = &[
         "The largest random delay that is added to the retry time of refused clients.",
     ),
     defaulted("store", ValueSchema::AnyOf(&STORES), "Where counters are stored.", r#""memory""#),
+    field("regions", ValueSchema::Object(&REGIONS), "The regions that divide the limits of regional rules."),
     field(
         "accept",
         ValueSchema::OneOrMore(&ACCEPTABLE),
@@ -130,6 +133,7 @@ pub(super) struct UnreadParts {
     pub(super) identities: bool,
     pub(super) tier: bool,
     pub(super) jwt: bool,
+    pub(super) regions: bool,
 }
 
 pub(super) struct PolicyReader<'r> {
@@ -176,6 +180,7 @@ impl PolicyReader<'_> {
         policy.paths = self.paths(&members);
         policy.fields = self.response_fields(&members);
         policy.store = self.store(members.get("store"));
+        policy.regions = self.regions(members.get("regions"));
         policy.accept = self.accepted(&members);
         policy
     }

@@ -141,8 +141,8 @@ const RULE_FIELDS: &[MemberSchema] = &[
     field(
         "consistency",
         ValueSchema::Words(&names(&CONSISTENCIES)),
-        "Whether a shared store decides every request, or instances lease tokens; by default as the store's \
-         `consistency`.",
+        "Whether a shared store decides every request, instances lease tokens, or regions share the limit; by \
+         default as the store's `consistency`.",
     ),
     field(
         "replaces",
@@ -189,8 +189,8 @@ pub(super) static BUDGET: MapSchema = MapSchema {
             field(
                 "consistency",
                 ValueSchema::Words(&names(&CONSISTENCIES)),
-                "Whether a shared store decides every request, or instances lease tokens; by default as the store's \
-                 `consistency`.",
+                "Whether a shared store decides every request, instances lease tokens, or regions share the limit; by \
+                 default as the store's `consistency`.",
             ),
         ],
     )

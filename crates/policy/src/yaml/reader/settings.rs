@@ -9,19 +9,19 @@ use crate::model::{
 };
 use crate::pem::certificate_problem;
 use crate::yaml::NamedFile;
-use crate::yaml::schema::{MapSchema, ValueSchema, defaulted, field, names, required, shape};
+use crate::yaml::schema::{MapSchema, MemberSchema, ValueSchema, defaulted, field, names, required, shape};
 use crate::yaml::tree::YamlNode;
 
 pub(super) const ON_FAILURE: [(&str, FailureMode); 3] =
     [("open", FailureMode::Open), ("closed", FailureMode::Closed), ("local", FailureMode::Local)];
-pub(super) const CONSISTENCIES: [(&str, Consistency); 2] =
-    [("exact", Consistency::Exact), ("leased", Consistency::Leased)];
+pub(super) const CONSISTENCIES: [(&str, Consistency); 3] =
+    [("exact", Consistency::Exact), ("leased", Consistency::Leased), ("regional", Consistency::Regional)];
 pub(super) const FIELD_SETS: [(&str, FieldSet); 2] = [("ietf", FieldSet::Ietf), ("x-ratelimit", FieldSet::XRateLimit)];
 pub(super) const RESETS: [(&str, ResetFormat); 2] = [("epoch", ResetFormat::Epoch), ("delta", ResetFormat::Delta)];
 const TRAILING_SLASHES: [(&str, TrailingSlash); 2] = [("ignore", TrailingSlash::Ignore), ("keep", TrailingSlash::Keep)];
 const WHEN_FULL: [(&str, WhenFullSetting); 2] =
     [("evict", WhenFullSetting::Evict), ("refuse", WhenFullSetting::Refuse)];
-const MODES: [(&str, RedisTopology); 3] = [
+pub(super) const MODES: [(&str, RedisTopology); 3] = [
     ("standalone", RedisTopology::Standalone),
     ("sentinel", RedisTopology::Sentinel),
     ("cluster", RedisTopology::Cluster),
@@ -65,7 +65,7 @@ pub(super) static STORE: MapSchema = MapSchema {
         ("url", "write it under `redis`, as in `store: { redis: { nodes: [redis.internal:6379] } }`"),
         ("valkey", "write `redis`: it is for Valkey too"),
         ("entries", "write it under `memory`, as in `store: { memory: { entries: 1000000 } }`"),
-        ("consistency", "write it under `redis`; decisions of the memory store are always exact"),
+        ("consistency", "write it under `redis`; with the memory store, write `consistency: regional` in the rules"),
     ],
     ..shape(
         "store",
@@ -105,8 +105,34 @@ pub(super) static MEMORY: MapSchema = shape(
 /// The most entries of the memory store. At 16 bytes each, they take 1 TiB.
 pub(super) const MAX_ENTRIES: u64 = 1 << 36;
 
+// The members of a connection to Redis.
+pub(super) const NODES: MemberSchema =
+    required("nodes", ValueSchema::OneOrMore(&ValueSchema::Text), "The nodes, each as `host:port`.");
+pub(super) const MODE: MemberSchema =
+    defaulted("mode", ValueSchema::Words(&names(&MODES)), "How the nodes work together.", r#""standalone""#);
+pub(super) const PREFIX: MemberSchema =
+    defaulted("prefix", ValueSchema::Text, "The prefix of all keys.", r#""tollgate:""#);
+pub(super) const DATABASE: MemberSchema =
+    defaulted("database", ValueSchema::Number { min: 0, max: 65_535 }, "The number of the database.", "0");
+pub(super) const USERNAME: MemberSchema = field("username", ValueSchema::Text, "The user name (Redis ACL).");
+pub(super) const PASSWORD_ENV: MemberSchema =
+    field("password_env", ValueSchema::Text, "The environment variable with the password.");
+pub(super) const PASSWORD_FILE: MemberSchema = field("password_file", ValueSchema::Text, "The file with the password.");
+pub(super) const TLS: MemberSchema = defaulted("tls", ValueSchema::Bool, "Whether connections use TLS.", "false");
+pub(super) const TLS_CA: MemberSchema = field(
+    "tls_ca",
+    ValueSchema::Text,
+    "The file with the certificates of the trusted authorities (CA), instead of the system's.",
+);
+pub(super) const SENTINEL_PRIMARY: MemberSchema =
+    field("sentinel_primary", ValueSchema::Text, "The name of the primary that the sentinels monitor.");
+
+/// Members that would hold a password.
+pub(super) const REFUSED: &[(&str, &str)] =
+    &[("password", "name an environment variable with `password_env`, or a file with `password_file`")];
+
 pub(super) static REDIS: MapSchema = MapSchema {
-    refused: &[("password", "name an environment variable with `password_env`, or a file with `password_file`")],
+    refused: REFUSED,
     mistaken: &[
         ("url", "write the host and port in `nodes`, as in `nodes: [redis.internal:6379]`"),
         ("address", "write the host and port in `nodes`, as in `nodes: [redis.internal:6379]`"),
@@ -124,8 +150,8 @@ pub(super) static REDIS: MapSchema = MapSchema {
         "redis",
         "The connection to Redis, and what happens when it fails.",
         &[
-            required("nodes", ValueSchema::OneOrMore(&ValueSchema::Text), "The nodes, each as `host:port`."),
-            defaulted("mode", ValueSchema::Words(&names(&MODES)), "How the nodes work together.", r#""standalone""#),
+            NODES,
+            MODE,
             defaulted("deadline", ValueSchema::Duration, "The longest time that a check may take.", r#""20ms""#),
             defaulted(
                 "on_failure",
@@ -142,7 +168,7 @@ pub(super) static REDIS: MapSchema = MapSchema {
             defaulted(
                 "consistency",
                 ValueSchema::Words(&names(&CONSISTENCIES)),
-                "Whether the store decides every request, or instances lease tokens ahead of requests.",
+                "Whether the store decides every request, instances lease tokens ahead of requests, or regions share limits.",
                 r#""exact""#,
             ),
             defaulted(
@@ -151,18 +177,14 @@ pub(super) static REDIS: MapSchema = MapSchema {
                 "The length of a generation of leases. A lease is counted for one to two generations.",
                 r#""1s""#,
             ),
-            defaulted("prefix", ValueSchema::Text, "The prefix of all keys.", r#""tollgate:""#),
-            defaulted("database", ValueSchema::Number { min: 0, max: 65_535 }, "The number of the database.", "0"),
-            field("username", ValueSchema::Text, "The user name (Redis ACL)."),
-            field("password_env", ValueSchema::Text, "The environment variable with the password."),
-            field("password_file", ValueSchema::Text, "The file with the password."),
-            defaulted("tls", ValueSchema::Bool, "Whether connections use TLS.", "false"),
-            field(
-                "tls_ca",
-                ValueSchema::Text,
-                "The file with the certificates of the trusted authorities (CA), instead of the system's.",
-            ),
-            field("sentinel_primary", ValueSchema::Text, "The name of the primary that the sentinels monitor."),
+            PREFIX,
+            DATABASE,
+            USERNAME,
+            PASSWORD_ENV,
+            PASSWORD_FILE,
+            TLS,
+            TLS_CA,
+            SENTINEL_PRIMARY,
         ],
     )
 };
@@ -269,8 +291,7 @@ impl PolicyReader<'_> {
         set(&mut redis.consistency, members.get("consistency").and_then(|node| self.consistency(node)));
         set(&mut redis.lease_ns, members.get("lease").and_then(|node| self.duration(node)));
         set(&mut redis.prefix, self.optional_text(&members, "prefix"));
-        let database = members.get("database").and_then(|node| self.number(node, 0..=65_535));
-        set(&mut redis.database, database.and_then(|number| u32::try_from(number).ok()));
+        set(&mut redis.database, self.database(&members));
         redis.username = self.optional_text(&members, "username");
         redis.password = self.password(&members);
         set(&mut redis.tls, members.get("tls").and_then(|node| self.bool(node)));
@@ -279,23 +300,17 @@ impl PolicyReader<'_> {
         Some(redis)
     }
 
-    /// Reads `exact` or `leased`.
+    /// Reads `exact`, `leased` or `regional`.
     pub(super) fn consistency(&mut self, node: &YamlNode) -> Option<Consistency> {
-        if node.scalar().is_some_and(|scalar| scalar.text.eq_ignore_ascii_case("regional")) {
-            let message = "expected `exact` or `leased`, found `regional`";
-            let hint = "limits over several regions are not supported yet: write `exact` or `leased`";
-            self.error(codes::UNKNOWN_WORD, node.span, message, hint);
-            return None;
-        }
         self.word(node, &CONSISTENCIES)
     }
 
-    fn optional_text(&mut self, members: &KnownMembers<'_>, name: &str) -> Option<String> {
+    pub(super) fn optional_text(&mut self, members: &KnownMembers<'_>, name: &str) -> Option<String> {
         members.get(name).and_then(|node| self.text(node, "a text"))
     }
 
     /// Reads where the password is. The password itself is read again for each connection.
-    fn password(&mut self, members: &KnownMembers<'_>) -> Option<Secret> {
+    pub(super) fn password(&mut self, members: &KnownMembers<'_>) -> Option<Secret> {
         let variable = self.optional_text(members, "password_env").map(Secret::Environment);
         let file = self.optional_text(members, "password_file").map(|name| Secret::File(self.in_base_dir(name)));
         if variable.is_some() && file.is_some() {
@@ -307,7 +322,7 @@ impl PolicyReader<'_> {
 
     /// Reads the name of the file of trusted authorities. A file that does not exist here is not checked: the policy may
     /// be used on another machine.
-    fn authorities(&mut self, members: &KnownMembers<'_>) -> Option<String> {
+    pub(super) fn authorities(&mut self, members: &KnownMembers<'_>) -> Option<String> {
         let node = members.get("tls_ca")?;
         let name = self.text(node, "a text")?;
         let path = self.in_base_dir(name);

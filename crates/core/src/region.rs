@@ -52,6 +52,14 @@ impl RegionShare {
         RegionShare { rate: rate as u32, weight, total_weight }
     }
 
+    /// Returns the smaller of two shares.
+    #[must_use]
+    pub fn smaller(self, other: RegionShare) -> RegionShare {
+        let is_smaller = u64::from(other.weight) * u64::from(self.total_weight)
+            < u64::from(self.weight) * u64::from(other.total_weight);
+        if is_smaller { other } else { self }
+    }
+
     /// Returns the part of the rate that is never lent, in thousandths.
     #[must_use]
     pub fn reserve(self) -> u32 {
@@ -100,6 +108,12 @@ mod tests {
         assert_eq!(shares.map(|share| share.quota(&limit).unwrap().burst()), [500, 300, 200]);
         assert_eq!(thirds.quota(&limit).unwrap().burst(), 333);
         assert_eq!(thirds.quota(&limit).unwrap().max_debt(), 333);
+    }
+
+    #[test]
+    fn smaller_share_has_less_weight_in_its_sum() {
+        let (third, half) = (RegionShare::new(10, 30), RegionShare::new(2, 4));
+        assert_eq!((third.smaller(half), half.smaller(third)), (third, third));
     }
 
     #[test]

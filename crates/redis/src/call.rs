@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 use tollgate_core::{BucketState, Charged, CounterState, Tick, WindowState};
 use tollgate_store::{ChargeMode, Limit};
 
@@ -25,6 +26,14 @@ impl Call {
             ScriptOp::Decide { .. } | ScriptOp::Force { .. } => true,
             ScriptOp::Lease(request) => request.wanted > 0,
             _ => false,
+        })
+    }
+
+    /// Returns the time to which the schedules of the call refer, if there are any.
+    pub(crate) fn schedule_base(&self) -> Option<Instant> {
+        self.ops.iter().find_map(|op| match op {
+            ScriptOp::Refill { schedule, .. } => Some(schedule.base),
+            _ => None,
         })
     }
 }
@@ -56,6 +65,28 @@ pub(crate) enum ScriptOp {
     Reset { target: Target },
     /// Settles earlier leases of this instance, and leases tokens. Boxed, because nearly all operations are decisions.
     Lease(Box<LeaseRequest>),
+    /// Refills a key that regions divide, for all following operations.
+    Refill { target: Target, schedule: Box<RefillSchedule> },
+}
+
+/// The rates at which a key that regions divide has been refilled, and may be until an epoch ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RefillSchedule {
+    /// The time to which the spans refer.
+    pub(crate) base: Instant,
+    /// Spans that do not overlap. Time outside of them refills nothing.
+    pub(crate) spans: SmallVec<[RefillSpan; 4]>,
+    /// The rate at which the key will be refilled at least, in thousandths of the limit's rate.
+    pub(crate) least: u32,
+}
+
+/// A span of time, in microseconds after the base, or before it if negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RefillSpan {
+    pub(crate) from_us: i64,
+    pub(crate) until_us: i64,
+    /// The rate in thousandths of the limit's rate.
+    pub(crate) rate: u32,
 }
 
 /// A request of an instance to lease tokens of a key, with the settlements of its earlier leases.
@@ -163,6 +194,7 @@ pub(crate) enum Answer {
     },
     Reset,
     Leased(Box<LeaseAnswer>),
+    Refilled,
 }
 
 /// The result of a [`LeaseRequest`].

@@ -8,12 +8,14 @@
 // the transport to the servers. `sim` runs all of it over another transport, in virtual time.
 //
 // The admin operations are in `admin`: `overrides` shares overrides and resets between instances, and `fingerprint`
-// checks that all instances hash secret values under the same key.
+// checks that all instances hash secret values under the same key. `regions` divides limits among regions: it refills
+// their keys at the rate that this region enforces, and exchanges reports with the other regions.
 
 mod admin;
 mod call;
 mod fingerprint;
 mod overrides;
+mod regions;
 mod resp_value;
 mod script;
 #[cfg(test)]
@@ -22,5 +24,6 @@ mod store;
 mod transport;
 mod wire;
 
+pub use regions::{RegionSettings, RegionStatus};
 pub use store::{BreakerSettings, BreakerState, CallDurations, RedisStore, RedisStoreSettings, StoreEvent, StoreStats};
 pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

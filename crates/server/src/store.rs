@@ -42,7 +42,7 @@ pub(crate) fn open(
             Ok(OpenStore { limiter, opened })
         }
         StoreSettings::Redis(settings) => {
-            let store = redis_store(settings, on_event).map_err(LimiterError::Connect)?;
+            let store = redis_store(settings, policy.regions.as_ref(), on_event).map_err(LimiterError::Connect)?;
             Ok(OpenStore { limiter: AsyncLimiter::with_store(policy, store)?, opened: None })
         }
     }

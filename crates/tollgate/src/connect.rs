@@ -9,7 +9,9 @@ use std::time::Duration;
 use tollgate_policy::CheckedPolicy;
 use tollgate_policy::model::{self, RedisSettings, Secret};
 use tollgate_policy::pem::certificate_problem;
-use tollgate_redis::{Password, RedisOptions, RedisStore, RedisStoreSettings, StoreEvent, TlsOptions};
+use tollgate_redis::{
+    Password, RedisOptions, RedisStore, RedisStoreSettings, RegionSettings, StoreEvent, TlsOptions,
+};
 
 use crate::limiter::{AsyncLimiter, LimiterError};
 
@@ -38,18 +40,21 @@ impl AsyncLimiter {
         on_event: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<AsyncLimiter, LimiterError> {
         let model::StoreSettings::Redis(settings) = &policy.store else { return Err(LimiterError::OtherStore) };
-        let store = redis_store(settings, on_event).map_err(LimiterError::Connect)?;
+        let store = redis_store(settings, policy.regions.as_ref(), on_event).map_err(LimiterError::Connect)?;
         AsyncLimiter::with_store(policy, store)
     }
 }
 
-/// Opens the shared store that a policy configures, within a tokio runtime. It does not wait for connections.
+/// Opens the shared store that a policy configures, within a tokio runtime, and synchronises it with the other regions
+/// if there are some. It does not wait for connections.
 pub fn redis_store(
     settings: &RedisSettings,
+    regions: Option<&model::Regions>,
     on_event: impl Fn(StoreEvent) + Send + Sync + 'static,
 ) -> Result<RedisStore, ConnectError> {
     let options = options(settings)?;
-    let connected = RedisStore::connect(&options, store_settings(settings), on_event);
+    let regions = regions.map(region_settings).transpose()?.flatten();
+    let connected = RedisStore::connect(&options, RedisStoreSettings { regions, ..store_settings(settings) }, on_event);
     connected.map_err(|error| ConnectError::Settings(authority_problem(settings).map_or(error, Into::into)))
 }
 
@@ -76,6 +81,28 @@ fn options(settings: &RedisSettings) -> Result<RedisOptions, ConnectError> {
         .tls
         .then(|| TlsOptions { authority: settings.tls_ca.as_ref().map(PathBuf::from), ..TlsOptions::default() });
     Ok(options)
+}
+
+/// Returns the settings of regions; `None` if it is not known which of them this one is, and so no limit is divided.
+fn region_settings(regions: &model::Regions) -> Result<Option<RegionSettings>, ConnectError> {
+    let model::Regions { own: Some(region), weights, sync_ns, global } = regions else { return Ok(None) };
+    let as_store = RedisSettings {
+        mode: global.mode,
+        database: global.database,
+        username: global.username.clone(),
+        password: global.password.clone(),
+        tls: global.tls,
+        tls_ca: global.tls_ca.clone(),
+        sentinel_primary: global.sentinel_primary.clone(),
+        ..RedisSettings::at(global.nodes.clone())
+    };
+    Ok(Some(RegionSettings {
+        region: region.clone(),
+        weights: weights.clone(),
+        epoch: Duration::from_nanos(*sync_ns),
+        prefix: global.prefix.clone(),
+        global: self::options(&as_store)?,
+    }))
 }
 
 fn store_settings(settings: &RedisSettings) -> RedisStoreSettings {

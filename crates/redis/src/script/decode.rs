@@ -50,6 +50,7 @@ fn answer(op: &ScriptOp, numbers: &mut Numbers) -> Result<Answer, ScriptReplyErr
             _ => Answer::Renewed { held: false },
         },
         ScriptOp::Reset { .. } => Answer::Reset,
+        ScriptOp::Refill { .. } => Answer::Refilled,
         ScriptOp::Lease(request) => Answer::Leased(Box::new(lease_answer(request, numbers)?)),
     })
 }

@@ -8,7 +8,7 @@ use tollgate_core::{Charged, CompiledQuota, Family, TickSpan};
 use tollgate_store::{ChargeMode, Limit};
 
 use super::prefix::{digits, push_prefix};
-use crate::call::{Call, LeaseRequest, ScriptOp, SlotCharge, Target};
+use crate::call::{Call, LeaseRequest, RefillSchedule, ScriptOp, SlotCharge, Target};
 use crate::wire::{Args, ScriptKeys};
 
 /// An encoded call: keys and arguments of the script.
@@ -26,12 +26,19 @@ const RENEW: u8 = 5;
 const RESET: u8 = 6;
 const CREDIT: u8 = 7;
 const LEASE: u8 = 8;
+const REFILL: u8 = 9;
 
 /// The code of a plain call instead of its families. The script has a fast path for these.
 const PLAIN: u8 = 33;
 
 /// A flag beside the families: there are operations other than decide.
 const OTHER_OPS: u8 = 64;
+
+/// A flag beside the families: there are refills, and so the header has the bounds of the server's clock.
+const REFILLS: u8 = 128;
+
+/// The position of these bounds in the argument.
+const AHEAD: std::ops::Range<usize> = 9..25;
 
 /// The largest integer up to which doubles are exact. Larger values exceed every limit, and so does this one.
 const MAX_EXACT: u64 = 1 << 53;
@@ -52,6 +59,10 @@ pub(crate) fn encode(call: &Call, now: Option<u64>) -> Encoded {
     }
     let families = writer.bytes.len();
     writer.bytes.push(0);
+    if call.schedule_base().is_some() {
+        writer.families |= REFILLS;
+        writer.bytes.extend_from_slice(&[0; AHEAD.end - AHEAD.start]);
+    }
     call.ops.iter().for_each(|op| writer.op(op));
     writer.bytes[families] = if is_plain(call) { PLAIN } else { writer.families };
     Encoded { keys: writer.keys, args: smallvec![writer.bytes] }
@@ -63,6 +74,15 @@ pub(crate) fn stamp(argument: &mut [u8], expiry: u64) {
         *now = (expiry.min(MAX_EXACT) as f64).to_le_bytes();
         // Sets the sign bit of the double.
         now[7] |= 0x80;
+    }
+}
+
+/// Writes into an encoded call with refills by how many microseconds the server's clock is ahead of their schedules, at
+/// least and at most.
+pub(crate) fn stamp_ahead(argument: &mut [u8], (least, most): (i64, i64)) {
+    if let Some(ahead) = argument.get_mut(AHEAD) {
+        let bounds = [(least as f64).to_le_bytes(), (most as f64).to_le_bytes()];
+        ahead.copy_from_slice(bounds.as_flattened());
     }
 }
 
@@ -111,6 +131,19 @@ impl Writer {
             // Permits are not leased ahead.
             ScriptOp::Lease(request) if request.target.limit.compiled().family() == Family::Concurrency => {}
             ScriptOp::Lease(request) => self.lease(request),
+            ScriptOp::Refill { target, schedule } => self.refill(target, schedule),
+        }
+    }
+
+    fn refill(&mut self, target: &Target, schedule: &RefillSchedule) {
+        self.bytes.push(REFILL);
+        self.key(target);
+        self.bytes.extend_from_slice(&(schedule.least as u16).to_le_bytes());
+        self.bytes.push(schedule.spans.len() as u8);
+        for span in &schedule.spans {
+            self.bytes.extend_from_slice(&(span.from_us as f64).to_le_bytes());
+            self.bytes.extend_from_slice(&(span.until_us as f64).to_le_bytes());
+            self.bytes.extend_from_slice(&(span.rate as u16).to_le_bytes());
         }
     }
 

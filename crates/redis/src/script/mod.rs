@@ -11,11 +11,12 @@
 //!
 //! | part | fields |
 //! | --- | --- |
-//! | call | now, or -1 for the server's clock, or the expiry by the server's clock, negated; the families used, a bit each, and whether there are operations other than decide, or the code of a plain call (1 byte); operations |
+//! | call | now, or -1 for the server's clock, or the expiry by the server's clock, negated; the families used, a bit each, and whether there are operations other than decide, and refills, or the code of a plain call (1 byte); with refills, by how much the server's clock is ahead, at least and at most; operations |
 //! | operation | its kind (1 byte), then the fields of that kind |
 //! | decide | times (4), number of charges (2), whether two charges that are made share a key (1), whether the reply must contain the end of a refusal in any case (1); charges |
 //! | charge | family (1), mode (1), key (4), compiled quota, cost |
 //! | lease | a charge of 1 (its mode is ignored), the number of tokens wanted, the largest number outstanding, the length of a generation in ms, the number of settlements; for each the generation, spent, returned |
+//! | refill | key (4), the least rate (2), number of spans (1); for each its begin and end, and the rate (2) |
 //! | others | family (1), key (4), compiled quota, cost; the charge in the receipt |
 //!
 //! # The values
@@ -69,6 +70,20 @@
 //! - A version without leases counts outstanding tokens as used. When it writes, it charges them and drops the wrapper,
 //!   so that they refill while their holders still have them: at most the outstanding tokens pass in addition.
 //!
+//! # Regions
+//!
+//! A bucket that several regions divide refills at a rate that changes with the epochs, and differs from key to key. Its
+//! value is that of a bucket under the limit's whole rate, in a wrapper: 10 (1 byte), the time at which it was written,
+//! and the thousandths of a microsecond that were refilled beyond its last whole one (varints). When it is read, the time
+//! since then refills it by the *schedule* of the call: a list of spans, each with a rate in thousandths of the whole
+//! rate. Time that no span covers refills nothing. From then on it is an ordinary bucket until the end of the call. The
+//! key expires when it would be as unused at the least rate.
+//!
+//! The times of a schedule are those of the instance. The client writes into the call by how much the server's clock is
+//! ahead of them, as a lower and an upper bound: a span begins by the upper bound, and ends by the lower one. If the
+//! bounds are not known yet, nothing is refilled. Calls without a schedule do the same: those of instances for which the
+//! limit is not regional.
+//!
 //! # The reply
 //!
 //! One flat list of integers: the time, and for each operation in order: the number that passed and the state of each
@@ -86,7 +101,7 @@ mod replay;
 pub(crate) mod tests;
 
 pub(crate) use decode::decode;
-pub(crate) use encode::{Encoded, encode, stamp};
+pub(crate) use encode::{Encoded, encode, stamp, stamp_ahead};
 pub(crate) use known_state::{KnownState, known_states};
 #[cfg(test)]
 pub(crate) use replay::{KeyState, Replayed};
@@ -94,12 +109,14 @@ pub(crate) use replay::{ReplayedBatch, replay, replay_uncharged};
 
 /// The source of the script: its files are joined in this order. A call of buckets alone ends in `call.lua`; each
 /// family defines its functions only if the call needs them. `leases.lua` has the leases of permits, and
-/// `token_leases.lua` those of tokens: the second part of a function that begins in `bucket_exact.lua`.
+/// `token_leases.lua` those of tokens: the second part of a function that begins in `bucket_exact.lua` and ends in
+/// `regions.lua`.
 pub(crate) const SOURCE: &str = concat!(
     include_str!("lua/call.lua"),
     include_str!("lua/records.lua"),
     include_str!("lua/bucket_exact.lua"),
     include_str!("lua/token_leases.lua"),
+    include_str!("lua/regions.lua"),
     include_str!("lua/bucket.lua"),
     include_str!("lua/window_values.lua"),
     include_str!("lua/fixed_window.lua"),

@@ -56,6 +56,20 @@ pub(crate) enum InjectedFault {
     ReportsBeforeRefill,
     /// A call that returned tokens, or may have, is sent again.
     ResendReturn,
+    /// A region uses a loan for a time instead of until the epoch ends.
+    LoanByTime,
+    /// A region takes back what it has lent before the epoch ends.
+    EarlyReturn,
+    /// Reports are accepted after their epoch, when loans have been computed from them.
+    LateReports,
+    /// A region does not know after a restart that it may have offered its share.
+    ForgetOffer,
+    /// The larger rate holds while it is uncertain which epoch it is.
+    LargerRateBetween,
+    /// Time since a key was written counts at the present rate.
+    RefillAtOneRate,
+    /// A region changes its weights without the votes of the others.
+    OwnWeights,
     /// A holder counts a lease twice.
     DoubleGrant,
     /// A settlement of a generation that has ended is applied to the current one.

@@ -10,6 +10,8 @@ mod leases;
 mod memory_parity;
 mod outstanding;
 mod policy_changes;
+mod region_links;
+mod regions;
 mod replay_parity;
 mod round_trip;
 mod scenario;

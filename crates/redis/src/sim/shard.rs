@@ -3,20 +3,30 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use tollgate_core::{Algorithm, Charged, CompiledQuota, Decision};
 use tollgate_store::{Limit, shadow_groups};
 
 use super::outstanding::OutstandingLeases;
 use crate::call::{
-    Answer, Call, LeaseAnswer, LeaseRequest, ReportedState, ReportedStates, ScriptOp, ScriptReply, SlotCharge, TICK,
-    Target,
+    Answer, Call, LeaseAnswer, LeaseRequest, RefillSchedule, RefillSpan, ReportedState, ReportedStates, ScriptOp,
+    ScriptReply, SlotCharge, TICK, Target,
 };
 use crate::script::KeyState;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shard {
     keys: HashMap<Arc<[u8]>, KeyState>,
+    /// When the keys that regions divide were refilled last.
+    refilled: HashMap<Arc<[u8]>, RefillMark>,
     pub(super) leases: OutstandingLeases,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct RefillMark {
+    at: u64,
+    /// What was refilled beyond the last whole microsecond.
+    thousandths: u64,
 }
 
 /// The effect of an operation on a key, for the ledger.
@@ -56,7 +66,7 @@ impl Shard {
             | ScriptOp::Credit { target, .. }
             | ScriptOp::Settle { target, .. }
             | ScriptOp::Renew { target, .. } => vec![target.clone()],
-            ScriptOp::Reset { .. } => Vec::new(),
+            ScriptOp::Reset { .. } | ScriptOp::Refill { .. } => Vec::new(),
         };
         self.hold_outstanding(&targets, now);
         let answer = self.apply(op, now, effects);
@@ -149,12 +159,36 @@ impl Shard {
                 self.keys.remove(&target.key);
                 Answer::Reset
             }
+            ScriptOp::Refill { target, schedule } => {
+                self.refill(target, schedule, now);
+                Answer::Refilled
+            }
             ScriptOp::Lease(request) => {
                 // Returned tokens free capacity.
                 effects.push(Effect::Freed { key: request.target.key.clone() });
                 self.lease(request, now)
             }
         }
+    }
+
+    /// Refills a key by a schedule, since it was refilled last.
+    fn refill(&mut self, target: &Target, schedule: &RefillSchedule, now: u64) {
+        let since_base = Instant::now().saturating_duration_since(schedule.base).as_micros() as i64;
+        let ahead = now as i64 - since_base;
+        let mark = self.refilled.get(&target.key).copied().unwrap_or(RefillMark { at: now, thousandths: 0 });
+        let overlap =
+            |span: &RefillSpan| (span.until_us + ahead).min(now as i64) - (span.from_us + ahead).max(mark.at as i64);
+        let added: u64 = schedule.spans.iter().map(|span| overlap(span).max(0) as u64 * u64::from(span.rate)).sum();
+        let thousandths = mark.thousandths + added;
+        if let KeyState::Bucket(state) = self.state(target) {
+            let used = state.tat.saturating_sub(mark.at);
+            let more = thousandths / 1_000;
+            state.tat = now + used.saturating_sub(more);
+            if more > used {
+                state.part = 0;
+            }
+        }
+        self.refilled.insert(target.key.clone(), RefillMark { at: now, thousandths: thousandths % 1_000 });
     }
 
     fn decide(&mut self, times: u32, charges: &[SlotCharge], now: u64, effects: &mut Vec<Effect>) -> Answer {

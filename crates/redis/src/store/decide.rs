@@ -42,6 +42,11 @@ impl<'a> DecideFuture<'a> {
         DecideFuture { store, charges, stage: Stage::New }
     }
 
+    /// Decides the charges of a request under the limits of this region.
+    pub(super) fn in_region(store: &'a Arc<Inner>, charges: &'a Charges<'a>) -> DecideFuture<'a> {
+        DecideFuture::without_leases(store, charges)
+    }
+
     /// Decides the charges of a request that its leases do not decide.
     fn without_leases(store: &'a Arc<Inner>, charges: &'a Charges<'a>) -> DecideFuture<'a> {
         DecideFuture { store, charges, stage: Stage::NotLeased }
@@ -57,7 +62,9 @@ impl Future for DecideFuture<'_> {
         if let Stage::New = stage {
             store.counters.decisions.add(1);
             *stage = Stage::NotLeased;
-            if store.has_leases.load(Ordering::Relaxed) {
+            if store.is_regional(charges) {
+                *stage = Stage::Boxed(Box::pin(store.decide_regional(charges)));
+            } else if store.has_leases.load(Ordering::Relaxed) {
                 match store.decide_by_leases(charges) {
                     LeaseCheck::NotLeased => {}
                     LeaseCheck::Decided(outcome) => return Poll::Ready(outcome),

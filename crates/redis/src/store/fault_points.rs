@@ -4,6 +4,7 @@
 //! the store. Outside of tests no function changes the result of its step, and each compiles to nothing.
 
 use super::batch::Batch;
+use crate::regions::RegionFaultPoints;
 #[cfg(test)]
 use crate::sim::InjectedFault;
 
@@ -44,10 +45,19 @@ impl FaultPoints {
     /// Called before the answers of a batch are delivered. Does nothing.
     #[inline]
     pub(super) fn before_delivery(&self, _batch: &Batch, _times: u32) {}
+
+    #[inline]
+    pub(super) fn of_regions(&self) -> RegionFaultPoints {
+        RegionFaultPoints::default()
+    }
 }
 
 #[cfg(test)]
 impl FaultPoints {
+    pub(super) fn of_regions(&self) -> RegionFaultPoints {
+        RegionFaultPoints { fault: self.fault }
+    }
+
     fn has(&self, fault: InjectedFault) -> bool {
         self.fault == Some(fault)
     }

@@ -1,11 +1,13 @@
 //! The private data of a Redis store in each [`Limit`].
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, CompiledQuota, MAX_SPAN_NS, Quota};
 use tollgate_store::{Limit, LimitOptions};
 
 use crate::call::TICK;
+use crate::regions::RegionalLimit;
 use crate::store::leases::terms::LeaseTerms;
 
 /// The private data of a Redis store in a [`Limit`].
@@ -19,6 +21,10 @@ pub(crate) struct RedisLimitData {
     pub(super) fallback: Option<Limit>,
     /// The terms under which tokens are leased; `None` if the server decides every request.
     pub(super) lease: Option<LeaseTerms>,
+    /// The limit of all regions together; `None` if it is not divided.
+    pub(super) regional: Option<Arc<RegionalLimit>>,
+    /// The limits that the region enforces with another share than that of the policy.
+    pub(super) other_shares: Mutex<Vec<Limit>>,
 }
 
 /// The source of a quota.
@@ -68,11 +74,16 @@ pub(crate) fn prepare(
 /// Creates a limit without a store, for tests of the script.
 #[cfg(test)]
 pub(crate) fn limit_of(quota: Quota) -> Result<Limit, RedisLimitError> {
-    let data = RedisLimitData { prefix_and_scope: Box::default(), origin: Origin::Policy, fallback: None, lease: None };
-    prepare("", quota, LimitOptions::default(), data)
+    prepare("", quota, LimitOptions::default(), RedisLimitData::of_policy(Box::default()))
 }
 
 impl RedisLimitData {
+    /// Creates the data of a limit of the policy without a fallback.
+    pub(super) fn of_policy(prefix_and_scope: Box<[u8]>) -> RedisLimitData {
+        let (origin, other_shares) = (Origin::Policy, Mutex::default());
+        RedisLimitData { prefix_and_scope, origin, fallback: None, lease: None, regional: None, other_shares }
+    }
+
     /// Returns the private data of a limit.
     ///
     /// # Panics

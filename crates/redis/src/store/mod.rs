@@ -14,6 +14,7 @@ mod limit;
 pub(crate) mod random;
 mod refund;
 mod refusals;
+mod regional;
 mod report;
 mod server_clock;
 mod settings;
@@ -30,8 +31,9 @@ use std::time::Duration;
 use smallvec::smallvec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Quota, Settlement};
+use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, NotRegional, Quota, RegionShare, Settlement};
 use tollgate_store::{
     BoxFuture, Charge, ChargeReceipt, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Store, StoreAdmin,
 };
@@ -52,6 +54,7 @@ use self::report::throttle::Throttle;
 use self::server_clock::ServerClock;
 use crate::admin::RedisAdmin;
 use crate::call::{Answer, ScriptOp, ScriptReply};
+use crate::regions::{Exchange, RedisExchange, RegionStatus, RegionSync, RegionalLimit, Regions};
 use crate::transport::{Slot, Transport};
 use crate::wire::{RedisClient, RedisOptions};
 
@@ -75,6 +78,8 @@ pub struct RedisStore {
     pub(crate) inner: Arc<Inner>,
     /// Overrides, resets and the readiness of the servers. `None` in tests over another transport.
     admin: Option<RedisAdmin>,
+    /// Synchronises this instance with its region and others.
+    region_task: Option<JoinHandle<()>>,
 }
 
 /// The least time between two [`StoreEvent::DebtsPaid`] events. (A debt is usage of an outage that the server has not
@@ -113,6 +118,8 @@ pub(crate) struct Inner {
     bad_values: Throttle<u64>,
     /// Tokens that this instance has leased, and spends without a call.
     leases: LeaseTable,
+    /// The regions that divide limits; `None` if there is only this one.
+    pub(crate) regions: Option<Arc<Regions>>,
     /// Whether any limit may be leased.
     has_leases: AtomicBool,
     breakers: Breakers,
@@ -146,6 +153,10 @@ impl Inner {
             paid_debts: Throttle::new(PAID_DEBTS_REPORT_INTERVAL),
             bad_values: Throttle::new(BAD_VALUE_REPORT_INTERVAL),
             leases: LeaseTable::new(lease_clock),
+            regions: settings
+                .regions
+                .as_ref()
+                .map(|regions| Arc::new(Regions::new(&regions.region, fault_points.of_regions()))),
             has_leases: AtomicBool::new(false),
             breakers: Breakers::new(settings.breaker, settings.seed),
             counters: Counters::default(),
@@ -176,8 +187,15 @@ impl RedisStore {
         let (lease_clock, fault_points) = (LeaseClock::real(), FaultPoints::default());
         let inner = Inner::new(transport, settings, Box::new(on_event), clock, lease_clock, fault_points)?;
         inner.report_first_contact();
+        let region_task = match inner.settings.regions.as_ref().map(|regions| &regions.global) {
+            Some(global) => {
+                let exchange = RedisExchange::new(Arc::clone(&client), Arc::new(RedisClient::start(global)?));
+                inner.region_sync(Arc::new(exchange)).map(|sync| tokio::spawn(sync.run()))
+            }
+            None => None,
+        };
         let admin = Some(RedisAdmin::start(&inner, client));
-        Ok(RedisStore { inner, admin })
+        Ok(RedisStore { inner, admin, region_task })
     }
 
     /// Creates a store over another transport, with an injected fault if given, whose clock starts at `now_ns`.
@@ -207,7 +225,22 @@ impl RedisStore {
         RedisStore {
             inner: Inner::new(Arc::new(transport), settings, on_event, clock, lease_clock, fault_points).unwrap(),
             admin: None,
+            region_task: None,
         }
+    }
+
+    /// Like [`for_test`](RedisStore::for_test), with another exchange with regions.
+    #[cfg(test)]
+    pub(crate) fn for_region_test(
+        transport: impl Transport,
+        settings: RedisStoreSettings,
+        now_ns: u64,
+        exchange: Arc<dyn Exchange>,
+        fault: Option<crate::sim::InjectedFault>,
+    ) -> RedisStore {
+        let mut store = RedisStore::for_test(transport, settings, Box::new(|_| {}), now_ns, fault);
+        store.region_task = store.inner.region_sync(exchange).map(|sync| tokio::spawn(sync.run()));
+        store
     }
 
     /// Returns the statistics of this store.
@@ -217,6 +250,12 @@ impl RedisStore {
         let stats = counters.snapshot(breakers.states(), debts.pending(Instant::now()));
         let (leased_keys, leased_tokens_held) = self.inner.leases.held();
         StoreStats { secret_key_differs: self.secret_key_differs(), leased_keys, leased_tokens_held, ..stats }
+    }
+
+    /// Returns the state of the synchronisation with other regions; `None` if the store has no regions.
+    #[must_use]
+    pub fn region_status(&self) -> Option<RegionStatus> {
+        self.inner.regions.as_ref().map(|regions| regions.status())
     }
 
     /// Returns whether other instances hash secret values under another key, so that the same clients are counted
@@ -239,7 +278,9 @@ impl RedisStore {
         options: LimitOptions,
         origin: Origin,
     ) -> Result<Limit, Box<dyn Error + Send + Sync>> {
-        let quota = with_permit_lease(quota, self.inner.settings.default_lease)?;
+        let whole = with_permit_lease(quota, self.inner.settings.default_lease)?;
+        let regional = if options.regional { Some(self.inner.divide(scope, &whole)?) } else { None };
+        let quota = regional.as_ref().map_or(Ok(whole), |(share, _)| share.quota(&whole)).map_err(not_regional)?;
         let fallback_limit = |quota: Quota| match origin {
             Origin::Policy => self.inner.fallback.limit(scope, quota),
             // Keys of callers are counted in a separate table of the fallback too, so that they evict no key of the
@@ -248,7 +289,8 @@ impl RedisStore {
         };
         let fallback = match options.on_failure {
             OnFailure::Open | OnFailure::Closed => None,
-            OnFailure::Local { share } => Some(fallback_limit(quota.share(share))?),
+            // Of a limit that is divided, the policy's share is already that of an instance of this region.
+            OnFailure::Local { share } => Some(fallback_limit(whole.share(share))?),
         };
         let prefix_and_scope = prefix_and_scope(&self.inner.settings.prefix, scope);
         let token_lease = match (origin, options.lease) {
@@ -258,10 +300,28 @@ impl RedisStore {
         if token_lease.is_some() {
             self.inner.has_leases.store(true, Ordering::Relaxed);
         }
-        let data = RedisLimitData { prefix_and_scope, origin, fallback, lease: token_lease };
+        let name_prefix_len = prefix_and_scope.len();
+        let regional = regional.map(|(_, regions)| {
+            Arc::new(RegionalLimit { scope: regions.register(scope, &whole), whole, name_prefix_len, regions })
+        });
+        let data = RedisLimitData {
+            origin,
+            fallback,
+            lease: token_lease.filter(|_| regional.is_none()),
+            regional,
+            ..RedisLimitData::of_policy(prefix_and_scope)
+        };
         let limit = limit::prepare(scope, quota, options, data)?;
         self.inner.register_fallback(RedisLimitData::of(&limit));
         Ok(limit)
+    }
+}
+
+impl Drop for RedisStore {
+    fn drop(&mut self) {
+        if let Some(task) = &self.region_task {
+            task.abort();
+        }
     }
 }
 
@@ -407,6 +467,23 @@ impl fmt::Debug for RedisStore {
 }
 
 impl Inner {
+    /// Returns the share of this region in a limit by the policy, and the regions.
+    fn divide(&self, scope: &str, whole: &Quota) -> Result<(RegionShare, Arc<Regions>), Box<dyn Error + Send + Sync>> {
+        let (Some(regions), Some(settings)) = (&self.regions, &self.settings.regions) else {
+            return Err(format!("the limit {scope} is regional, but the store has no regions: add them").into());
+        };
+        let share = settings.share();
+        share.quota(whole).map_err(not_regional)?;
+        Ok((share, Arc::clone(regions)))
+    }
+
+    /// Returns what synchronises this instance with its region and others over `exchange`.
+    pub(crate) fn region_sync(&self, exchange: Arc<dyn Exchange>) -> Option<RegionSync> {
+        let (regions, settings) = (self.regions.as_ref()?, self.settings.regions.clone()?);
+        let instance = format!("{:016x}", random::Random::new(self.settings.seed).next());
+        Some(RegionSync::new(regions, exchange, settings, self.settings.prefix.clone(), instance, false))
+    }
+
     /// Settles a charge that a server counts. If there is no reply before the deadline, the reported overrun is 0.
     async fn settle_on_server(self: &Arc<Self>, slot: Slot, op: ScriptOp, key: Box<[u8]>) -> Settlement {
         let deadline = Instant::now() + self.settings.deadline;
@@ -418,6 +495,17 @@ impl Inner {
         let overrun = timeout_at(deadline, answer).await.ok().and_then(Result::ok);
         Settlement { overrun: overrun.unwrap_or(0) }
     }
+}
+
+fn not_regional(reason: NotRegional) -> Box<dyn Error + Send + Sync> {
+    match reason {
+        NotRegional::NoBurst => {
+            "the region's share of the burst is less than one request: raise the burst or its weight"
+        }
+        NotRegional::NoRate => "the region's weight is less than a thousandth of the sum: raise it",
+        _ => "only token buckets, and leaky buckets without a queue, can be divided among regions",
+    }
+    .into()
 }
 
 fn overrun(reply: &ScriptReply) -> u64 {

@@ -307,7 +307,7 @@ mod tests {
     use super::*;
     use crate::call::{ReportedState, SlotCharge, Target};
     use crate::script::known_states;
-    use crate::store::limit::{Origin, prepare};
+    use crate::store::limit::prepare;
 
     /// A time in the past, in whole seconds.
     const AT_US: u64 = 1_700_000_000_000_000;
@@ -316,7 +316,7 @@ mod tests {
         let quota = Quota::sliding_window_log("5 per 2s".parse().unwrap()).unwrap();
         let options = LimitOptions { on_failure: OnFailure::Open, refusals, lease: None, regional: false };
         let prefix_and_scope = scope.as_bytes().into();
-        let data = RedisLimitData { prefix_and_scope, origin: Origin::Policy, fallback: None, lease: None };
+        let data = RedisLimitData::of_policy(prefix_and_scope);
         prepare(scope, quota, options, data).unwrap()
     }
 

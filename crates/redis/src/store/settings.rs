@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use tollgate_store::{Capacity, MemoryOptions, WhenFull};
 
+use crate::regions::RegionSettings;
 use crate::store::breaker::state::BreakerSettings;
 
 /// The settings of a shared store.
@@ -36,6 +37,8 @@ pub struct RedisStoreSettings {
     pub breaker: BreakerSettings,
     /// The capacity of the counters in this process while the servers fail.
     pub fallback: MemoryOptions,
+    /// The regions that divide limits; `None` if there is only one.
+    pub regions: Option<RegionSettings>,
     /// The seed of the jitter that spreads the probes of many instances. Should differ between instances.
     pub seed: u64,
 }
@@ -55,6 +58,7 @@ impl Default for RedisStoreSettings {
             background_deadline: Duration::from_secs(1),
             breaker: BreakerSettings::default(),
             fallback: MemoryOptions { capacity: Capacity::Entries(1 << 17), when_full: WhenFull::default() },
+            regions: None,
             seed: 0,
         }
     }

@@ -11,7 +11,7 @@ use crate::wire::cluster::node::ClusterNode;
 use crate::wire::cluster::node_clock::Reading;
 use crate::wire::connection::address::Address;
 use crate::wire::protocol::command::{ServerCommand, write_command};
-use crate::wire::protocol::script_call::{ScriptCall, ScriptForm, Timing};
+use crate::wire::protocol::script_call::{ClockBounds, ClockStamps, ScriptCall, ScriptForm, Timing};
 use crate::wire::protocol::server_error::ServerError;
 
 /// How many times a call is sent at most. A slot that migrates between two nodes needs three.
@@ -190,14 +190,20 @@ impl ServerCommand for CallAttempt {
         if self.is_asking {
             write_command(out, &[b"ASKING"]);
         }
-        let expiry = match self.call.timing {
-            Timing::None => None,
+        let stamps = match self.call.timing {
+            Timing::None => ClockStamps::default(),
             Timing::Reports | Timing::Expires { .. } => {
-                self.written_at.set(Some(Instant::now()));
-                self.node.as_ref().and_then(|node| node.clock.expiry(self.deadline))
+                let now = Instant::now();
+                self.written_at.set(Some(now));
+                let clock = self.node.as_ref().map(|node| &node.clock);
+                let ahead_of = |bounds: ClockBounds| clock?.ahead_of(bounds.base, now);
+                ClockStamps {
+                    expiry: clock.and_then(|clock| clock.expiry(self.deadline)),
+                    ahead: self.call.clock_bounds.and_then(ahead_of),
+                }
             }
         };
-        self.call.write(self.form, expiry, out);
+        self.call.write(self.form, stamps, out);
     }
 
     fn reply_count(&self) -> usize {

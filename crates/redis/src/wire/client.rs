@@ -21,7 +21,7 @@ use crate::wire::connection::link::LinkSettings;
 use crate::wire::connection::stream::Connector;
 use crate::wire::connection::subscription::ChannelSubscription;
 use crate::wire::options::{OptionsError, RedisMode, RedisOptions};
-use crate::wire::protocol::script_call::{Args, Script, ScriptCall, Timing};
+use crate::wire::protocol::script_call::{Args, ClockBounds, Script, ScriptCall, Timing};
 
 /// The timeout of scripts that decide nothing.
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -123,8 +123,13 @@ impl RedisClient {
     pub(crate) async fn run(&self, script: &Arc<Script>, name: &Arc<[u8]>, args: Args) -> Option<Value> {
         let deadline = Instant::now() + SCRIPT_TIMEOUT;
         let (sender, receiver) = oneshot::channel();
-        let call =
-            ScriptCall { script: Arc::clone(script), keys: smallvec![Arc::clone(name)], args, timing: Timing::None };
+        let call = ScriptCall {
+            script: Arc::clone(script),
+            keys: smallvec![Arc::clone(name)],
+            args,
+            timing: Timing::None,
+            clock_bounds: None,
+        };
         // The name has no braces, so the slot is that of the whole name.
         self.call(self.slot(name), call, deadline, move |result| {
             // The receiver is dropped after a timeout.
@@ -148,7 +153,8 @@ impl Transport for RedisClient {
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done) {
         let Encoded { keys, args } = script::encode(&call, None);
         let timing = if call.expires() { Timing::Expires { stamp: script::stamp } } else { Timing::Reports };
-        let script_call = ScriptCall { script: Arc::clone(&self.script), keys, args, timing };
+        let clock_bounds = call.schedule_base().map(|base| ClockBounds { base, stamp: script::stamp_ahead });
+        let script_call = ScriptCall { script: Arc::clone(&self.script), keys, args, timing, clock_bounds };
         self.call(slot, script_call, deadline, move |result| {
             done.complete(result.and_then(|value| {
                 // The server may have executed a call even if its reply is malformed.

@@ -1,8 +1,8 @@
 -- Rarely used functions, created on demand: the exact arithmetic of buckets, for states of another quota, refunds and
--- force; and if asked for, those for leased tokens. Both are created by one function, which is continued in
--- token_leases.lua, because all other calls would pay for another one. It is created before the families, when that
--- takes the least time.
-local exact, token_leases
+-- force; and if asked for, those for leased tokens and for regions. All are created by one function, which is continued
+-- in token_leases.lua and regions.lua, because all other calls would pay for another one. It is created before the
+-- families, when that takes the least time.
+local exact, token_leases, regions
 local function load_rare(is_leased)
   if token_leases or exact and not is_leased then
     return exact

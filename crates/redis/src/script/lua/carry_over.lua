@@ -74,11 +74,17 @@ local function record(number, family, charge, is_receipt)
     end
   end
   local rules, whole, lease = FAMILIES[family], raw, nil
+  local region = before and before.region
   local tag = raw and byte(raw, 1)
   if tag == 9 then
     load_rare(true)
     raw, lease = token_leases.unwrap(raw)
     tag = raw and byte(raw, 1)
+  end
+  if tag == 10 then
+    load_rare(true)
+    raw, region = regions.unwrap(raw, schedules and schedules[number])
+    tag = byte(raw, 1)
   end
   -- Larger bytes are digits: from '1' those of windows, from '5' those of counters.
   local written_by = raw and (FAMILY_OF_TAG[tag] or tag < 53 and WINDOW or COUNTER)
@@ -98,6 +104,10 @@ local function record(number, family, charge, is_receipt)
     key.is_changed, key.is_known = before.is_changed, before.is_known
   end
   key.rules, key.family, key.number, key.raw = rules, family, number, whole
+  if region then
+    -- A refusal stores what was refilled.
+    key.region, key.is_carried_over = region, true
+  end
   -- Permits replace the tokens that are leased, like all other usage.
   if lease and rules.carry_over then
     token_leases.open(key, lease, charge, raw)

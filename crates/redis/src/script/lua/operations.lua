@@ -85,7 +85,7 @@ local function decide(charges, shares_a_key)
   return true, is_refused
 end
 
-local DECIDE, FORCE, REFUND, SETTLE_ABOVE, RENEW, RESET, CREDIT, LEASE = 1, 2, 3, 4, 5, 6, 7, 8
+local DECIDE, FORCE, REFUND, SETTLE_ABOVE, RENEW, RESET, CREDIT, LEASE, REFILL = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 local out, n = { now }, 1
 local last = #argument
@@ -159,6 +159,20 @@ while at <= last do
       load_rare(true)
       reset_keys[number] = token_leases.reset_value(raw)
     end
+  elseif kind == REFILL then
+    load_rare(true)
+    local number, schedule, count = nil, { least = 0 }, nil
+    number, schedule.least, count, at = unpack('<I4I2B', argument, at + 1)
+    for index = 1, count do
+      local piece = {}
+      piece.from, piece.till, piece.rate, at = unpack('<ddI2', argument, at)
+      piece.from, piece.till = piece.from + ahead_most, piece.till + ahead_least
+      if ahead_most ~= 0 then
+        schedule[index] = piece
+      end
+    end
+    schedules = schedules or {}
+    schedules[number] = schedule
   elseif kind == LEASE then
     local charge = { version = false }
     local family, _, number
@@ -207,6 +221,10 @@ for number, key in pairs(records) do
   if key.is_changed then
     local rules = token_leases and key.lease and token_leases or key.rules
     local value, untouched_at = rules.pack(key, used_in)
+    local schedule = schedules and schedules[number]
+    if (key.region or schedule) and key.family == BUCKET and not key.lease and untouched_at > now then
+      value, untouched_at = regions.wrap(key.region, schedule, value, untouched_at)
+    end
     if untouched_at > now then
       call('SET', KEYS[number], value, 'PX', floor((untouched_at - now + 999) / 1000) + grace)
       reset_keys[number] = nil

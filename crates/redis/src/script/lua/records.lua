@@ -1,16 +1,24 @@
+-- The clock of the server is ahead of the times in schedules by at least `ahead_least` and at most `ahead_most`, which is
+-- 0 if that is not known.
+local ahead_least, ahead_most = 0, 0
+if families >= 128 then
+  ahead_least, ahead_most, at = unpack('<dd', argument, at)
+end
 -- Whether there are operations other than decide.
-local has_other_ops = families >= 64
+local has_other_ops = families % 128 >= 64
 families = families % 64
 
 local byte, char, concat = string.byte, string.char, table.concat
 local BUCKET, WINDOW, COUNTER, LOG, LEASES = 1, 2, 4, 8, 16
--- The family by the first byte of a value. Buckets have four kinds of prefix. 9 is a wrapper around a value, which stores
--- the tokens that are leased.
+-- The family by the first byte of a value. Buckets have four kinds of prefix. 9 and 10 are wrappers around a value: they
+-- store the tokens that are leased, and when a bucket that regions divide was written.
 local FAMILY_OF_TAG = { BUCKET, BUCKET, WINDOW, COUNTER, LOG, LEASES, BUCKET, BUCKET }
 
 -- The state of each key of the call, by its number, and the keys that the call has reset: the wrapper that is left of
 -- the value, or false.
 local records, reset_keys = {}, {}
+-- The rates at which regions refill their keys, by the number of the key; false if no key has one.
+local schedules = false
 
 -- Reads a number in groups of seven bits, the lowest first. Returns it and the position after it.
 local function read_varint(bytes, from)

@@ -284,7 +284,3 @@
     expire(lease, now)
     return lease.previous + lease.current > 0 and wrap(lease, 0, '', (lease.generation + 2) * lease.length)
   end
-
-  return exact
-end
-

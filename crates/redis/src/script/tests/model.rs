@@ -337,6 +337,7 @@ impl Model {
                 Expected::Nothing
             }
             ScriptOp::Lease(request) => self.lease(request, now),
+            ScriptOp::Refill { .. } => panic!("the model has no regions"),
         }
     }
 

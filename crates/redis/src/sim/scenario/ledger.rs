@@ -113,7 +113,8 @@ impl Ledger {
                 | ScriptOp::Settle { .. }
                 | ScriptOp::Renew { .. }
                 | ScriptOp::Reset { .. }
-                | ScriptOp::Lease(_) => {}
+                | ScriptOp::Lease(_)
+                | ScriptOp::Refill { .. } => {}
             }
         }
     }

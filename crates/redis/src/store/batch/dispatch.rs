@@ -97,6 +97,10 @@ impl Inner {
     fn send(self: &Arc<Self>, batch: Arc<Batch>, size: BatchSize, sent_at: Instant) {
         let BatchSize { times, deadline } = size;
         let slot = batch.request.slot;
+        if self.has_no_share(batch.request.charges.iter().map(|charge| charge.target.limit.clone())) {
+            batch.finish(None);
+            return self.send_waiting(&batch, sent_at);
+        }
         let Some(tracked) = self.admit(slot, sent_at, deadline) else {
             self.counters.count_failure(Cause::BreakerOpen);
             batch.finish(None);
@@ -111,7 +115,7 @@ impl Inner {
         let sent = SentBatch { batch, times, sent_at, debts };
         let store = Arc::clone(self);
         let done = Done::new(move |answered| store.on_batch_reply(sent, answered));
-        self.transport.send(slot, call, deadline, done);
+        self.transmit(slot, call, deadline, done);
     }
 
     /// Handles the result of a batch's call: delivers the answer, or fails the callers.

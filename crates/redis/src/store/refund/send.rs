@@ -56,7 +56,7 @@ impl Inner {
             on_reply(&store, answered);
         });
         let deadline = Instant::now() + self.settings.background_deadline;
-        self.transport.send(slot, Call { ops }, deadline, done);
+        self.transmit(slot, Call { ops }, deadline, done);
     }
 
     fn resend_later(self: &Arc<Self>, slot: Slot, ops: ScriptOps, resent: u32, on_reply: OnReply) {

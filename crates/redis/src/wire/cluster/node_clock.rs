@@ -1,6 +1,7 @@
-//! An upper bound of a server's clock, from its replies.
+//! Bounds of a server's clock, from its replies.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -19,6 +20,8 @@ const DRIFT: i64 = 4_096;
 pub(crate) struct NodeClock {
     began: Instant,
     bound: Mutex<Option<Bound>>,
+    /// The same for the lower bound, from the moment of each reply.
+    lower_bound: Mutex<Option<Bound>>,
 }
 
 /// One reading of a server's clock.
@@ -44,11 +47,16 @@ impl Bound {
     fn offset_us(self, at_us: i64) -> i64 {
         self.offset_us + (at_us - self.learned_us).max(0) / DRIFT
     }
+
+    /// Returns the offset at a time, lowered by the possible drift.
+    fn lowered_us(self, at_us: i64) -> i64 {
+        self.offset_us - (at_us - self.learned_us).max(0) / DRIFT
+    }
 }
 
 impl NodeClock {
     pub(crate) fn new(now: Instant) -> NodeClock {
-        NodeClock { began: now, bound: Mutex::default() }
+        NodeClock { began: now, bound: Mutex::default(), lower_bound: Mutex::default() }
     }
 
     /// Tightens the bound, or replaces it if the clock was set.
@@ -61,6 +69,22 @@ impl NodeClock {
         if known.is_none_or(|known| latest <= known || known < earliest) {
             *bound = Some(Bound { offset_us: latest, learned_us: received_us });
         }
+        drop(bound);
+        let mut lower = lock(&self.lower_bound);
+        let known = lower.map(|bound| bound.lowered_us(received_us));
+        if known.is_none_or(|known| known <= earliest || latest < known) {
+            *lower = Some(Bound { offset_us: earliest, learned_us: received_us });
+        }
+    }
+
+    /// Returns the least and the greatest number of microseconds by which the server's clock is ahead of the time since
+    /// `base`, at the time `now`. `None` before the first reading.
+    pub(crate) fn ahead_of(&self, base: Instant, now: Instant) -> Option<(i64, i64)> {
+        let now_us = self.own_us(now);
+        // This node may be known for a shorter or a longer time than that.
+        let base_us = self.own_us(base) - micros(self.began.saturating_duration_since(base));
+        let (lower, upper) = ((*lock(&self.lower_bound))?, (*self.bound())?);
+        Some((lower.lowered_us(now_us) + base_us, upper.offset_us(now_us) + base_us))
     }
 
     /// Returns the upper bound of the server's clock at a deadline plus the margin, in microseconds since 1970. `None`
@@ -73,12 +97,20 @@ impl NodeClock {
 
     /// Converts a time to microseconds on our clock.
     fn own_us(&self, at: Instant) -> i64 {
-        i64::try_from(at.saturating_duration_since(self.began).as_micros()).unwrap_or(i64::MAX / 4)
+        micros(at.saturating_duration_since(self.began))
     }
 
     fn bound(&self) -> MutexGuard<'_, Option<Bound>> {
-        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.bound)
     }
+}
+
+fn lock(bound: &Mutex<Option<Bound>>) -> MutexGuard<'_, Option<Bound>> {
+    bound.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX / 4)
 }
 
 /// How long after its deadline a call may be executed at most, if the server's clock is known exactly.
@@ -91,8 +123,6 @@ fn signed(value: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const SERVER_US: u64 = 1_700_000_000_000_000;

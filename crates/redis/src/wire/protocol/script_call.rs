@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use sha1::{Digest, Sha1};
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::command::CommandWriter;
 
@@ -41,6 +42,25 @@ pub(crate) struct ScriptCall {
     pub(crate) keys: ScriptKeys,
     pub(crate) args: Args,
     pub(crate) timing: Timing,
+    /// The bounds of the server's clock that it needs.
+    pub(crate) clock_bounds: Option<ClockBounds>,
+}
+
+/// The bounds of the server's clock, relative to times in the last argument of a script.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClockBounds {
+    /// The time to which those in the argument refer.
+    pub(crate) base: Instant,
+    /// Writes by how many microseconds the server's clock is ahead, at least and at most.
+    pub(crate) stamp: fn(&mut [u8], (i64, i64)),
+}
+
+/// What is known of the server's clock when a command is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClockStamps {
+    /// The expiry, used only if the script expires.
+    pub(crate) expiry: Option<u64>,
+    pub(crate) ahead: Option<(i64, i64)>,
 }
 
 /// How a script uses its server's clock.
@@ -67,8 +87,8 @@ pub(crate) enum ScriptForm {
 }
 
 impl ScriptCall {
-    /// Writes the command. `expiry` is used only if the script expires.
-    pub(crate) fn write(&self, form: ScriptForm, expiry: Option<u64>, out: &mut Vec<u8>) {
+    /// Writes the command.
+    pub(crate) fn write(&self, form: ScriptForm, stamps: ClockStamps, out: &mut Vec<u8>) {
         let mut writer = CommandWriter::begin(out, 3 + self.keys.len() + self.args.len());
         match form {
             ScriptForm::Name => writer.part(b"EVALSHA").part(self.script.sha1.as_bytes()),
@@ -81,10 +101,15 @@ impl ScriptCall {
         for arg in &self.args {
             writer.part(arg);
         }
-        if let (Timing::Expires { stamp }, Some(expiry), Some(last)) = (self.timing, expiry, self.args.last()) {
-            // CR and LF follow the argument.
-            let end = out.len() - 2;
-            stamp(&mut out[end - last.len()..end], expiry);
+        let Some(last) = self.args.last() else { return };
+        // CR and LF follow the argument.
+        let end = out.len() - 2;
+        let argument = &mut out[end - last.len()..end];
+        if let (Timing::Expires { stamp }, Some(expiry)) = (self.timing, stamps.expiry) {
+            stamp(argument, expiry);
+        }
+        if let (Some(ClockBounds { stamp, .. }), Some(ahead)) = (self.clock_bounds, stamps.ahead) {
+            stamp(argument, ahead);
         }
     }
 }

@@ -25,6 +25,7 @@ pub(super) fn call(source: &str, keys: &[&str], args: &[&str]) -> ScriptCall {
         keys: keys.iter().map(|key| Arc::from(key.as_bytes())).collect(),
         args: args.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
         timing: Timing::None,
+        clock_bounds: None,
     }
 }
 

@@ -9,9 +9,7 @@ use std::time::Duration;
 use tollgate_policy::CheckedPolicy;
 use tollgate_policy::model::{self, RedisSettings, Secret};
 use tollgate_policy::pem::certificate_problem;
-use tollgate_redis::{
-    Password, RedisOptions, RedisStore, RedisStoreSettings, RegionSettings, StoreEvent, TlsOptions,
-};
+use tollgate_redis::{Password, RedisOptions, RedisStore, RedisStoreSettings, RegionSettings, StoreEvent, TlsOptions};
 
 use crate::limiter::{AsyncLimiter, LimiterError};
 

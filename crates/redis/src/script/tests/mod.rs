@@ -7,6 +7,7 @@ mod measurements;
 mod model;
 mod outstanding;
 mod random;
+mod regions;
 mod token_leases;
 mod trace;
 mod values;

@@ -11,17 +11,21 @@ const MARGIN_US: i64 = 5_000;
 /// Clock drift is assumed to stay below one part in this number.
 const DRIFT: i64 = 4_096;
 
-/// The upper bound of a server's clock at a given moment.
+/// The bounds of a server's clock at a given moment.
 ///
-/// Each reply contains the server's time at some moment between request and reply. The bound assumes the moment of the
-/// request, so that no call expires whose reply could arrive in time. The tightest bound is kept until a reply
-/// contradicts it, because the clock was set.
+/// Each reply contains the server's time at some moment between request and reply. The upper bound assumes the moment of
+/// the request, so that no call expires whose reply could arrive in time; the lower bound that of the reply. The tightest
+/// bounds are kept until a reply contradicts them, because the clock was set.
 #[derive(Debug)]
 pub(crate) struct NodeClock {
     began: Instant,
-    bound: Mutex<Option<Bound>>,
-    /// The same for the lower bound, from the moment of each reply.
-    lower_bound: Mutex<Option<Bound>>,
+    bounds: Mutex<Option<Bounds>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    upper: Bound,
+    lower: Bound,
 }
 
 /// One reading of a server's clock.
@@ -36,7 +40,7 @@ pub(crate) struct Reading {
 
 #[derive(Clone, Copy, Debug)]
 struct Bound {
-    /// The upper bound of the server's clock at the start of ours.
+    /// The bound of the server's clock at the start of ours.
     offset_us: i64,
     /// The time of the reading, on our clock.
     learned_us: i64,
@@ -44,7 +48,7 @@ struct Bound {
 
 impl Bound {
     /// Returns the offset at a time, increased by the possible drift since the reading.
-    fn offset_us(self, at_us: i64) -> i64 {
+    fn raised_us(self, at_us: i64) -> i64 {
         self.offset_us + (at_us - self.learned_us).max(0) / DRIFT
     }
 
@@ -56,24 +60,23 @@ impl Bound {
 
 impl NodeClock {
     pub(crate) fn new(now: Instant) -> NodeClock {
-        NodeClock { began: now, bound: Mutex::default(), lower_bound: Mutex::default() }
+        NodeClock { began: now, bounds: Mutex::default() }
     }
 
-    /// Tightens the bound, or replaces it if the clock was set.
+    /// Tightens the bounds, or replaces them if the clock was set.
     pub(crate) fn observe(&self, reading: Reading) {
         let (sent_us, received_us) = (self.own_us(reading.sent_at), self.own_us(reading.received_at));
         let server_us = signed(reading.server_us);
         let (earliest, latest) = (server_us - received_us, server_us - sent_us);
-        let mut bound = self.bound();
-        let known = bound.map(|bound| bound.offset_us(received_us));
-        if known.is_none_or(|known| latest <= known || known < earliest) {
-            *bound = Some(Bound { offset_us: latest, learned_us: received_us });
+        let bound = |offset_us| Bound { offset_us, learned_us: received_us };
+        let mut bounds = self.bounds();
+        let Bounds { upper, lower } = bounds.get_or_insert(Bounds { upper: bound(latest), lower: bound(earliest) });
+        let (most, least) = (upper.raised_us(received_us), lower.lowered_us(received_us));
+        if latest <= most || most < earliest {
+            *upper = bound(latest);
         }
-        drop(bound);
-        let mut lower = lock(&self.lower_bound);
-        let known = lower.map(|bound| bound.lowered_us(received_us));
-        if known.is_none_or(|known| known <= earliest || latest < known) {
-            *lower = Some(Bound { offset_us: earliest, learned_us: received_us });
+        if least <= earliest || latest < least {
+            *lower = bound(earliest);
         }
     }
 
@@ -83,16 +86,17 @@ impl NodeClock {
         let now_us = self.own_us(now);
         // This node may be known for a shorter or a longer time than that.
         let base_us = self.own_us(base) - micros(self.began.saturating_duration_since(base));
-        let (lower, upper) = ((*lock(&self.lower_bound))?, (*self.bound())?);
-        Some((lower.lowered_us(now_us) + base_us, upper.offset_us(now_us) + base_us))
+        let Bounds { upper, lower } = (*self.bounds())?;
+        // All times are rounded down.
+        Some((lower.lowered_us(now_us) + base_us - 2, upper.raised_us(now_us) + base_us + 2))
     }
 
     /// Returns the upper bound of the server's clock at a deadline plus the margin, in microseconds since 1970. `None`
     /// before the first reading.
     pub(crate) fn expiry(&self, deadline: Instant) -> Option<u64> {
         let deadline_us = self.own_us(deadline);
-        let bound = (*self.bound())?;
-        u64::try_from(bound.offset_us(deadline_us) + deadline_us + MARGIN_US).ok()
+        let upper = (*self.bounds())?.upper;
+        u64::try_from(upper.raised_us(deadline_us) + deadline_us + MARGIN_US).ok()
     }
 
     /// Converts a time to microseconds on our clock.
@@ -100,13 +104,9 @@ impl NodeClock {
         micros(at.saturating_duration_since(self.began))
     }
 
-    fn bound(&self) -> MutexGuard<'_, Option<Bound>> {
-        lock(&self.bound)
+    fn bounds(&self) -> MutexGuard<'_, Option<Bounds>> {
+        self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn lock(bound: &Mutex<Option<Bound>>) -> MutexGuard<'_, Option<Bound>> {
-    bound.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn micros(span: Duration) -> i64 {
@@ -197,6 +197,30 @@ mod tests {
             let slack = server.slack_us(1_000_200);
             assert!((MARGIN_US..=MARGIN_US + 500).contains(&slack), "{ahead_us}: {slack}");
         }
+    }
+
+    #[test]
+    fn offset_of_the_clock_is_within_bounds_as_wide_as_the_fastest_round_trip() {
+        let mut server = TestServer::new();
+        let base = server.began + Duration::from_secs(5);
+        assert_eq!(server.clock.ahead_of(base, base), None);
+        for second in 10..600 {
+            // It runs 100 parts in a million fast.
+            server.ahead_us = second * 100;
+            let sent_us = second as u64 * 1_000_000;
+            server.reply(sent_us, 300 + sent_us % 7_000, 200);
+            let now = server.at(sent_us + 20_000);
+            let (least, most) = server.clock.ahead_of(base, now).unwrap();
+            let ahead = signed(server.time_us(5_000_000));
+            assert!((least..=most).contains(&ahead), "{second}: {least} {ahead} {most}");
+            assert!(most - least < 8_500, "{second}: {}", most - least);
+        }
+        // A node that was known before the base, and one that is known only since.
+        let late = NodeClock::new(base + Duration::from_secs(7));
+        let at = base + Duration::from_secs(8);
+        late.observe(Reading { server_us: SERVER_US, sent_at: at, received_at: at });
+        let (least, most) = late.ahead_of(base, at).unwrap();
+        assert!((least..=most).contains(&(SERVER_US as i64 - 8_000_000)), "{least} {most}");
     }
 
     #[test]

@@ -1,5 +1,11 @@
 //! Chooses and tests rate limits with the traffic of access logs.
 
+pub mod compare;
 mod record;
+pub(crate) mod tally;
+pub mod traffic;
+mod utc_time;
 
 pub use record::LogRecord;
+pub use tally::time_series::TimeSeries;
+pub use utc_time::UtcTime;

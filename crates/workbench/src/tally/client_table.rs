@@ -1,0 +1,85 @@
+//! The clients of a log, numbered in the order of their first request.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use foldhash::fast::RandomState;
+
+use super::to_u32;
+
+/// The name of a client: an address, or another value of the log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ClientName {
+    /// An address.
+    Address(IpAddr),
+    /// A user, a path, or another value.
+    Text(Box<str>),
+}
+
+impl std::fmt::Display for ClientName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ClientName::Address(address) => write!(f, "{address}"),
+            ClientName::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// Numbers clients.
+#[derive(Default)]
+pub(crate) struct ClientTable {
+    addresses: HashMap<u128, u32, RandomState>,
+    texts: HashMap<Box<str>, u32, RandomState>,
+    names: Vec<ClientName>,
+}
+
+impl ClientTable {
+    /// Returns the number of an address. An IPv4 address that is mapped to IPv6 is the IPv4 address.
+    pub(crate) fn address(&mut self, address: IpAddr) -> u32 {
+        let address = address.to_canonical();
+        let bits = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        *self.addresses.entry(bits).or_insert_with(|| {
+            self.names.push(ClientName::Address(address));
+            to_u32(self.names.len() - 1)
+        })
+    }
+
+    /// Returns the number of a text.
+    pub(crate) fn text(&mut self, text: &str) -> u32 {
+        if let Some(known) = self.texts.get(text) {
+            return *known;
+        }
+        let number = to_u32(self.names.len());
+        self.names.push(ClientName::Text(text.into()));
+        self.texts.insert(text.into(), number);
+        number
+    }
+
+    /// Returns the number of clients.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Returns the name of a client.
+    pub(crate) fn name(&self, number: u32) -> &ClientName {
+        &self.names[number as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_keeps_its_number() {
+        let mut table = ClientTable::default();
+        let first = table.address("203.0.113.9".parse().unwrap());
+        assert_eq!(table.text("203.0.113.9"), 1, "a text is not an address");
+        assert_eq!(table.address("::ffff:203.0.113.9".parse().unwrap()), first);
+        assert_eq!(table.text("203.0.113.9"), 1);
+        assert_eq!((table.len(), table.name(first).to_string()), (2, "203.0.113.9".to_owned()));
+    }
+}

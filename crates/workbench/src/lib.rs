@@ -1,6 +1,7 @@
 //! Chooses and tests rate limits with the traffic of access logs.
 
 pub mod compare;
+pub mod log;
 mod record;
 pub(crate) mod tally;
 pub mod traffic;

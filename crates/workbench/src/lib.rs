@@ -3,10 +3,15 @@
 pub mod compare;
 pub mod log;
 mod record;
+pub mod simulate;
 pub(crate) mod tally;
 pub mod traffic;
 mod utc_time;
 
 pub use record::LogRecord;
+pub use tally::client_table::ClientName;
+pub use tally::endpoint_table::EndpointName;
+pub use tally::peak_rates::Peaks;
+pub use tally::quantiles::Quantiles;
 pub use tally::time_series::TimeSeries;
 pub use utc_time::UtcTime;

@@ -1,5 +1,6 @@
 //! Chooses and tests rate limits with the traffic of access logs.
 
+pub mod calibrate;
 pub mod compare;
 pub mod log;
 mod record;

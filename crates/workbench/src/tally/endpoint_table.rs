@@ -16,7 +16,7 @@ const MAX_REMEMBERED: usize = 100_000;
 const OTHER: u32 = 0;
 
 /// The placeholder of a segment that looks like an ID.
-const PLACEHOLDER: &str = "{id}";
+pub(crate) const PLACEHOLDER: &str = "{id}";
 
 /// A method and a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,12 +3,15 @@
 pub mod calibrate;
 pub mod compare;
 pub mod log;
+pub mod plot;
+mod rate_text;
 mod record;
 pub mod simulate;
 pub(crate) mod tally;
 pub mod traffic;
 mod utc_time;
 
+pub use rate_text::{period_text, rate_text};
 pub use record::LogRecord;
 pub use tally::client_table::ClientName;
 pub use tally::endpoint_table::EndpointName;

@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
-use tollgate::Rate;
-
 use super::endpoint_class::{AUTH_METHOD, EndpointClass, WRITE_METHODS};
 use super::report::{Calibration, LimitProposal};
+use crate::rate_text::rate_text;
 use crate::utc_time::UtcTime;
 
 /// Returns the text of a policy with all proposed limits.
@@ -38,23 +37,6 @@ pub fn policy_text(calibration: &Calibration) -> String {
 /// Returns the name of a proposal's rule.
 pub(super) fn rule_name(proposal: &LimitProposal) -> String {
     format!("{}-per-{}", proposal.class.name(), proposal.key.replace('_', "-"))
-}
-
-/// Returns a rate as a policy writes it.
-pub(super) fn rate_text(rate: &Rate) -> String {
-    const UNITS: [(u64, &str); 4] = [(1, "s"), (60, "min"), (3_600, "h"), (86_400, "day")];
-    let period_s = rate.period_ns() / 1_000_000_000;
-    let unit = UNITS.iter().find(|(length_s, _)| *length_s == period_s);
-    let limit = match unit {
-        Some((_, unit)) => format!("{}/{unit}", rate.count()),
-        None if period_s % 60 == 0 => format!("{} per {}min", rate.count(), period_s / 60),
-        None => format!("{} per {period_s}s", rate.count()),
-    };
-    let default_burst = Rate::new(rate.count(), rate.period()).map(|rate| rate.burst_or_default());
-    match rate.burst() {
-        Some(burst) if Ok(burst) != default_burst => format!("{limit} burst {burst}"),
-        _ => limit,
-    }
 }
 
 fn push_head(text: &mut String, calibration: &Calibration) {
@@ -148,16 +130,6 @@ fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates_are_written_as_they_are_read() {
-        for text in ["60/min burst 30", "60/min", "25 per 10min burst 6", "10/s burst 10", "5 per 45s"] {
-            let rate: Rate = text.parse().unwrap();
-            let written: Rate = rate_text(&rate).parse().unwrap();
-            assert_eq!((written.count(), written.period_ns()), (rate.count(), rate.period_ns()), "{text}");
-            assert_eq!(written.burst_or_default(), rate.burst_or_default(), "{text}");
-        }
-    }
 
     #[test]
     fn shares_are_percentages() {

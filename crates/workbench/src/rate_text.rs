@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn rates_are_written_as_they_are_read() {
-        for text in ["60/min burst 30", "60/min", "25 per 10min burst 6", "10/s burst 10", "5 per 45s", "7/day", "1/ms"] {
+        for text in ["60/min burst 30", "60/min", "25 per 10min burst 6", "10/s burst 10", "5 per 45s", "7/day", "1/ms"]
+        {
             let rate: Rate = text.parse().unwrap();
             assert_eq!(rate_text(&rate), text);
         }

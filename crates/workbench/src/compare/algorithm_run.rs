@@ -30,6 +30,8 @@ pub(super) struct ClientState {
     pub(super) last_ns: u64,
     pub(super) states: [RunState; ALGORITHM_COUNT],
     pub(super) passed: PassedTimes,
+    /// The requests that left the queue, which pass later than they arrive.
+    pub(super) left_queue: PassedTimes,
 }
 
 /// The state of a client under one algorithm.
@@ -55,29 +57,37 @@ impl AlgorithmRun {
         }
     }
 
-    /// Decides a request, and returns whether it passes.
-    pub(super) fn decide(&mut self, state: &mut RunState, now_ns: u64) -> bool {
+    /// Decides a request, and returns when it passes; `None` if it is refused.
+    pub(super) fn decide(&mut self, state: &mut RunState, now_ns: u64) -> Option<u64> {
         let decision = decide(&self.quota, state, now_ns);
         self.max_bytes = self.max_bytes.max(state.bytes());
         match decision.verdict {
             ChargeVerdict::Allowed { delay } => {
                 self.admitted += 1;
                 self.longest_delay_ns = self.longest_delay_ns.max(delay);
-                true
+                Some(now_ns.saturating_add(delay))
             }
             ChargeVerdict::Refused { retry_after } => {
                 self.longest_retry_ns = self.longest_retry_ns.max(retry_after.unwrap_or(0));
-                false
+                None
             }
-            ChargeVerdict::Unavailable | ChargeVerdict::Impossible => false,
+            ChargeVerdict::Unavailable | ChargeVerdict::Impossible => None,
         }
+    }
+}
+
+impl AlgorithmRun {
+    /// Updates the most requests that passed in a window and in a second.
+    pub(super) fn count_most(&mut self, (in_window, in_second): (u64, u64)) {
+        self.max_in_window = self.max_in_window.max(in_window);
+        self.max_in_second = self.max_in_second.max(in_second);
     }
 }
 
 impl ClientState {
     pub(super) fn new(runs: &[AlgorithmRun; ALGORITHM_COUNT]) -> ClientState {
         let states = std::array::from_fn(|at| RunState::unused(&runs[at].quota));
-        ClientState { last_ns: 0, states, passed: PassedTimes::default() }
+        ClientState { last_ns: 0, states, passed: PassedTimes::default(), left_queue: PassedTimes::default() }
     }
 
     /// Whether the client counts as a new one from now on.

@@ -17,6 +17,9 @@ use crate::traffic::Arrival;
 pub(crate) use algorithm_run::ALGORITHM_COUNT;
 use algorithm_run::{AlgorithmRun, ClientState};
 
+/// The position of the queue, whose requests pass when they leave it.
+const QUEUE: usize = 2;
+
 /// The position of the sliding window log, to which the others are compared.
 const EXACT: usize = 4;
 
@@ -29,6 +32,7 @@ pub struct Comparer {
     runs: [AlgorithmRun; ALGORITHM_COUNT],
     names: ClientTable,
     clients: HashMap<u32, ClientState, RandomState>,
+    /// One more than the highest number of a client, which are given in the order of the first requests.
     client_count: u64,
     requests: u64,
     now_ns: u64,
@@ -135,26 +139,25 @@ impl Comparer {
         let (now_ns, window_ns) = (self.now_ns, self.rate.period_ns());
         self.requests += 1;
         self.requested.count(now_ns, 0);
-        let client = self.clients.entry(arrival.client).or_insert_with(|| {
-            self.client_count += 1;
-            ClientState::new(&self.runs)
-        });
+        self.client_count = self.client_count.max(u64::from(arrival.client) + 1);
+        let client = self.clients.entry(arrival.client).or_insert_with(|| ClientState::new(&self.runs));
         client.last_ns = now_ns;
-        let mut passed = [false; ALGORITHM_COUNT];
-        for ((at, run), passed) in self.runs.iter_mut().enumerate().zip(&mut passed) {
-            *passed = run.decide(&mut client.states[at], now_ns);
-            if *passed {
-                self.series.count(now_ns, at);
+        let mut passes_at = [None; ALGORITHM_COUNT];
+        for ((at, run), passes_at) in self.runs.iter_mut().enumerate().zip(&mut passes_at) {
+            *passes_at = run.decide(&mut client.states[at], now_ns);
+            if let Some(time_ns) = *passes_at {
+                self.series.count(time_ns, at);
             }
         }
-        for (run, passed_here) in self.runs.iter_mut().zip(passed) {
-            run.wrong += u64::from(passed_here != passed[EXACT]);
+        for (run, passes_here) in self.runs.iter_mut().zip(passes_at) {
+            run.wrong += u64::from(passes_here.is_some() != passes_at[EXACT].is_some());
         }
-        let most = client.passed.record(now_ns, passed, window_ns);
-        for (run, (in_window, in_second)) in self.runs.iter_mut().zip(most) {
-            run.max_in_window = run.max_in_window.max(in_window);
-            run.max_in_second = run.max_in_second.max(in_second);
+        if let Some(time_ns) = passes_at[QUEUE].take() {
+            let only_queue = std::array::from_fn(|at| at == QUEUE);
+            self.runs[QUEUE].count_most(client.left_queue.record(time_ns, only_queue, window_ns)[QUEUE]);
         }
+        let most = client.passed.record(now_ns, passes_at.map(|time_ns| time_ns.is_some()), window_ns);
+        self.runs.iter_mut().zip(most).for_each(|(run, most)| run.count_most(most));
     }
 
     /// Returns the result.
@@ -176,7 +179,7 @@ impl Comparer {
         Comparison {
             rate: self.rate,
             requests,
-            clients: self.client_count.max(self.names.len() as u64),
+            clients: self.client_count,
             algorithms: self.runs.iter().map(result).collect(),
             admitted_over_time: self.series,
             requests_over_time: self.requested,

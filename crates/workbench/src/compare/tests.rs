@@ -58,7 +58,10 @@ fn bucket_passes_its_burst_and_its_rate() {
 fn queue_delays_and_the_others_refuse() {
     let comparison = pattern("60/min burst 10", TrafficPattern::Burst);
     let queue = result(&comparison, "leaky-bucket-queue");
+    assert_eq!(comparison.clients, 1, "a client that was idle is the same client");
     assert!(queue.longest_delay_ns > 8_000_000_000, "{queue:?}");
+    // It releases one request a second.
+    assert_eq!((queue.max_in_second, queue.max_in_window), (1, 10));
     for other in ["token-bucket", "fixed-window", "sliding-window-log", "sliding-window-counter"] {
         let result = result(&comparison, other);
         assert_eq!(result.longest_delay_ns, 0, "{other}");

@@ -1,9 +1,7 @@
 //! The chart of a comparison: admitted requests over time, and the most in any window.
 
 use super::axis::{Scale, number_label};
-use super::drawing::{
-    Anchor, Area, BLUE, Colour, Drawing, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION,
-};
+use super::drawing::{Anchor, Area, BLUE, Colour, Drawing, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION};
 use super::panel::{Panel, Swatch, WIDTH};
 use crate::compare::{ALGORITHM_COUNT, Comparison};
 
@@ -39,9 +37,9 @@ fn limit_text(comparison: &Comparison) -> String {
 fn draw_admitted(drawing: &mut Drawing, comparison: &Comparison, limit: &str) {
     let series = &comparison.admitted_over_time;
     let requested = &comparison.requests_over_time;
-    // The series begin together, because the first request passes; the requests can end later.
+    // The series begin together, because the first request passes. A queue can end after the requests.
     let start_ns = requested.start_ns();
-    let end_ns = start_ns + requested.length_ns() * requested.counts().len() as u64;
+    let end_ns = requested.end_ns().max(series.end_ns());
     let names: Vec<String> = comparison.algorithms.iter().map(|result| short(result.algorithm)).collect();
     let mut legend: Vec<(Swatch, &str)> = vec![(Swatch::Line(GREY, REQUESTED_DASH), "requests")];
     legend.extend(STYLES.iter().zip(&names).map(|((colour, dash), name)| (Swatch::Line(*colour, dash), &**name)));

@@ -22,14 +22,12 @@ pub fn simulation_drawing(report: &SimulationReport) -> Drawing {
 
 fn draw_decisions(drawing: &mut Drawing, report: &SimulationReport) {
     let series = &report.over_time;
-    let (length_ns, start_ns) = (series.length_ns(), series.start_ns());
-    let end_ns = start_ns + length_ns * series.counts().len() as u64;
+    let (length_ns, start_ns, end_ns) = (series.length_ns(), series.start_ns(), series.end_ns());
     let per_second = |count: u64| count as f64 * 1e9 / length_ns as f64;
     let most = series.counts().iter().map(|counts| per_second(counts.iter().sum())).fold(0.0, f64::max);
     let legend = [(Swatch::Solid(BLUE), "allowed"), (Swatch::Hatched(VERMILION), "refused")];
     let rows = (0.0, PANEL_HEIGHT);
-    let panel =
-        Panel::draw(drawing, rows, "Allowed and refused over time", "requests/s", Scale::linear(most), &legend);
+    let panel = Panel::draw(drawing, rows, "Allowed and refused over time", "requests/s", Scale::linear(most), &legend);
     for (at, counts) in (0..).zip(series.counts()) {
         let x_at = |nth: u64| panel.x_of_time(start_ns + nth * length_ns, start_ns, end_ns);
         let (x, width) = (x_at(at), x_at(at + 1) - x_at(at));
@@ -43,8 +41,7 @@ fn draw_decisions(drawing: &mut Drawing, report: &SimulationReport) {
 
 fn draw_peaks(drawing: &mut Drawing, peaks: &[PeakBin]) {
     let most = peaks.iter().map(|bin| bin.never_refused.max(bin.refused)).max().unwrap_or(0);
-    let legend =
-        [(Swatch::Solid(BLUE), "never refused"), (Swatch::Hatched(VERMILION), "refused at least once")];
+    let legend = [(Swatch::Solid(BLUE), "never refused"), (Swatch::Hatched(VERMILION), "refused at least once")];
     let rows = (PANEL_HEIGHT, PANEL_HEIGHT);
     let scale = Scale::logarithmic(most as f64);
     let panel = Panel::draw(drawing, rows, "Clients by their peak", "clients", scale, &legend);

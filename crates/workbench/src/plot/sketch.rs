@@ -51,12 +51,12 @@ pub fn comparison_sketch(comparison: &Comparison) -> String {
     let most = comparison.algorithms.iter().map(|result| result.max_in_window).max().unwrap_or(0).max(limit).max(1);
     let letters = |count: u64| (count as f64 * BAR as f64 / most as f64).round() as usize;
     let window = crate::rate_text::period_text(comparison.rate.period_ns());
-    let mut sketch = format!("most of one client in any {window}: {ALLOWED_LETTER} within {limit}  {REFUSED_LETTER} beyond\n");
+    let mut sketch =
+        format!("most of one client in any {window}: {ALLOWED_LETTER} within {limit}  {REFUSED_LETTER} beyond\n");
     for result in &comparison.algorithms {
         let within = letters(result.max_in_window.min(limit));
         let beyond = letters(result.max_in_window) - within;
-        let bar: String =
-            [ALLOWED_LETTER].repeat(within).into_iter().chain([REFUSED_LETTER].repeat(beyond)).collect();
+        let bar: String = [ALLOWED_LETTER].repeat(within).into_iter().chain([REFUSED_LETTER].repeat(beyond)).collect();
         push_line(&mut sketch, &format!("{:>23} {bar} {}", result.algorithm, result.max_in_window));
     }
     sketch

@@ -75,11 +75,6 @@ impl EndpointTable {
         number
     }
 
-    /// Returns the number of endpoints.
-    pub(crate) fn len(&self) -> usize {
-        self.names.len()
-    }
-
     /// Returns the name of an endpoint.
     pub(crate) fn name(&self, number: u32) -> &EndpointName {
         &self.names[number as usize]
@@ -153,7 +148,7 @@ mod tests {
             let path: String = format!("/{at}").replace(|c: char| c.is_ascii_digit(), "x") + &"y".repeat(at % 40);
             table.number("GET", &format!("{path}{}", letters(at)));
         }
-        assert_eq!(table.len(), MAX_ENDPOINTS);
+        assert_eq!(table.names.len(), MAX_ENDPOINTS);
         assert_eq!(table.number("GET", "/never/seen"), OTHER);
     }
 

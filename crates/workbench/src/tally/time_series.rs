@@ -61,6 +61,12 @@ impl<const N: usize> TimeSeries<N> {
         self.first * self.length_ns()
     }
 
+    /// Returns the end of the last interval.
+    #[must_use]
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns().saturating_add(self.length_ns().saturating_mul(self.counts.len() as u64))
+    }
+
     /// Returns the counts of all intervals.
     #[must_use]
     pub fn counts(&self) -> &[[u64; N]] {

@@ -9,7 +9,7 @@ use super::random::SeededRandom;
 pub struct Arrival {
     /// The time in nanoseconds since 1970.
     pub time_ns: u64,
-    /// The number of the client.
+    /// The number of the client, from 0.
     pub client: u32,
 }
 

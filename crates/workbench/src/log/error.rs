@@ -1,6 +1,6 @@
 //! Why logs cannot be read.
 
-use std::io;
+use std::io::{self, ErrorKind};
 
 use super::LogFormat;
 
@@ -23,7 +23,7 @@ pub enum LogError {
         source: io::Error,
     },
     /// A directory was given.
-    #[error("{file} is a directory: expected a log")]
+    #[error("{file} is a directory: expected a log file")]
     Directory {
         /// The name of the directory.
         file: String,
@@ -36,34 +36,36 @@ pub enum LogError {
         /// The cause.
         source: io::Error,
     },
-    /// Compressed data is damaged.
+    /// Compressed data is damaged or cut off.
     #[error("{file}: the {compression} data is damaged or incomplete: {source}")]
     Damaged {
         /// The name of the log.
         file: String,
         /// The compression.
         compression: &'static str,
+        /// The program that tests such a file.
+        program: &'static str,
         /// The cause.
         source: io::Error,
     },
     /// No log contains a line.
-    #[error("{files}: the log is empty")]
+    #[error("{files}: no lines to read")]
     Empty {
         /// The names of the logs.
         files: String,
     },
     /// A file is not text.
-    #[error("{file} is not a log: it contains {what}")]
+    #[error("{file} is not a text log: it contains {what}")]
     Binary {
         /// The name of the file.
         file: String,
         /// What it contains.
         what: &'static str,
-        /// A hint.
-        hint: String,
+        /// The command that makes text of it.
+        command: Option<&'static str>,
     },
     /// No format fits the first lines.
-    #[error("{file}: the format is unknown; line {line} is: {text}")]
+    #[error("{file}: the format of the log is unknown; line {line} is: {text}")]
     UnknownFormat {
         /// The name of the log.
         file: String,
@@ -92,12 +94,12 @@ pub enum LogError {
         /// Its beginning, escaped.
         text: String,
     },
-    /// The header line of a CSV file lacks a column.
-    #[error("{file}: the first line names no column for the time: it is {header}")]
+    /// The first line of a CSV log names no column for the time.
+    #[error("{file}: no column is the time; the first line is: {header}")]
     CsvHeader {
         /// The name of the log.
         file: String,
-        /// The header line, escaped.
+        /// The first line, escaped.
         header: String,
     },
     /// A thread ended early, because of a defect of the program.
@@ -112,6 +114,40 @@ impl LogError {
     /// Returns how to repair it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
-        None
+        let hint = match self {
+            LogError::NoLogs => "name a file, or `-` for stdin".to_owned(),
+            LogError::StdinTwice => "give `-` once".to_owned(),
+            LogError::Open { source, .. } => return open_hint(source),
+            LogError::Directory { file } => format!("name the files in it, such as {file}/*.log"),
+            LogError::Damaged { file, program, .. } => {
+                format!("`{program} -t {file}` tests it; `{program} -dc {file}` writes what is readable, for `--log -`")
+            }
+            LogError::Empty { .. } => "check that the server writes to it, or name the rotated logs, too".to_owned(),
+            LogError::Binary { file, command, .. } => match command {
+                Some(command) => format!("read its text from stdin: {command} {file} | tollgate .. --log -"),
+                None => "logs are text, possibly compressed by gzip or zstd".to_owned(),
+            },
+            LogError::UnknownFormat { .. } => {
+                let names = LogFormat::ALL.map(LogFormat::name).join(", ");
+                format!(
+                    "supported formats are {names}; convert other logs to CSV with a first line such as time,ip,user,method,path,host,status"
+                )
+            }
+            LogError::WrongFormat { .. } => "without `--log-format` the format is detected".to_owned(),
+            LogError::CsvHeader { .. } => {
+                "name the columns in the first line, such as time,ip,user,method,path,host,status".to_owned()
+            }
+            LogError::Read { .. } | LogError::Stopped { .. } => return None,
+        };
+        Some(hint)
     }
+}
+
+fn open_hint(error: &io::Error) -> Option<String> {
+    let hint = match error.kind() {
+        ErrorKind::NotFound => "check the path; `-` reads stdin",
+        ErrorKind::PermissionDenied => "run as a user who may read it; many logs belong to the group adm",
+        _ => return None,
+    };
+    Some(hint.to_owned())
 }

@@ -28,7 +28,7 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// All formats except [`Auto`](LogFormat::Auto), in the order in which they are tried.
+    /// All formats except [`Auto`](LogFormat::Auto).
     pub const ALL: [LogFormat; 8] = [
         LogFormat::Combined,
         LogFormat::NginxJson,
@@ -36,8 +36,8 @@ impl LogFormat {
         LogFormat::CaddyJson,
         LogFormat::TraefikJson,
         LogFormat::Alb,
-        LogFormat::Events,
         LogFormat::Csv,
+        LogFormat::Events,
     ];
 
     /// Returns the name of the format on the command line.

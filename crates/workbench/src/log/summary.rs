@@ -2,6 +2,9 @@
 
 use super::LogFormat;
 
+/// The unreadable lines, and those that are out of order, of which a summary has the details.
+pub(super) const EXAMPLES_MAX: usize = 8;
+
 /// What was read from all logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogSummary {

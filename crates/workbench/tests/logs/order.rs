@@ -1,0 +1,100 @@
+//! Records of all logs are delivered in time order.
+
+use std::time::Duration;
+
+use tollgate_workbench::log::{LogOptions, LogSource, read_logs};
+
+use crate::reading::{DAY_NS, LogFiles, line, read, second_and_target, with_tolerance};
+
+fn log(seconds: &[u64], name: &str) -> String {
+    seconds.iter().map(|second| line(*second, name)).collect()
+}
+
+fn seconds(contents: &[String], options: &LogOptions) -> Vec<(u64, String)> {
+    LogFiles::new(contents).read(options).unwrap().0.iter().map(second_and_target).collect()
+}
+
+#[test]
+fn logs_are_merged_by_time_and_then_by_argument() {
+    let logs = [log(&[1, 3, 5], "/a"), log(&[2, 3, 4], "/b")];
+    let merged = [(1, "/a"), (2, "/b"), (3, "/a"), (3, "/b"), (4, "/b"), (5, "/a")];
+    let merged = merged.map(|(second, name)| (second, name.to_owned()));
+    assert_eq!(seconds(&logs, &LogOptions::default()), merged);
+}
+
+#[test]
+fn rotated_logs_may_be_given_in_any_order() {
+    let day: Vec<u64> = (0..40_000).map(|number| number / 10).collect();
+    let logs: Vec<String> = day.chunks(10_000).rev().map(|part| log(part, "/")).collect();
+    let (records, summary) = read(&logs);
+    assert!(records.is_sorted_by_key(|record| record.time_ns));
+    assert_eq!((records.len(), summary.out_of_order), (40_000, 0));
+}
+
+#[test]
+fn lines_within_the_tolerance_are_sorted() {
+    let order = seconds(&[log(&[20, 12, 15, 30, 21], "/")], &with_tolerance(10));
+    assert_eq!(order.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [12, 15, 20, 21, 30]);
+}
+
+#[test]
+fn later_lines_are_moved_and_counted() {
+    let files = LogFiles::new([log(&[20, 40, 10, 41], "/")]);
+    let (records, summary) = files.read(&with_tolerance(10)).unwrap();
+    let seconds: Vec<u64> = records.iter().map(|record| second_and_target(record).0).collect();
+    assert_eq!((seconds, summary.out_of_order), (vec![20, 30, 40, 41], 1));
+    let [jump] = summary.clock_jumps.as_slice() else { panic!("{:?}", summary.clock_jumps) };
+    let ns = |second: u64| DAY_NS + second * 1_000_000_000;
+    assert_eq!((jump.line, jump.from_ns, jump.to_ns), (3, ns(40), ns(10)));
+    assert!(jump.file.ends_with("0.log"));
+}
+
+#[test]
+fn a_single_line_from_the_future_does_not_hold_the_log() {
+    let wrong = line(12, "/wrong").replace("2026", "2062");
+    let (records, summary) = read([log(&[10, 11], "/") + &wrong + &log(&[12, 13], "/")]);
+    let seconds: Vec<u64> = records.iter().map(|record| second_and_target(record).0).collect();
+    assert_eq!((seconds, summary.out_of_order), (vec![10, 11, 11, 12, 13], 1));
+    assert_eq!(summary.last_ns, DAY_NS + 13_000_000_000);
+}
+
+#[test]
+fn a_pause_of_days_is_not_a_jump() {
+    let later = log(&[5], "/").replace("16/Nov", "20/Nov");
+    let (records, summary) = read([log(&[1, 2], "/") + &later]);
+    assert_eq!(
+        (records.len(), summary.out_of_order, summary.last_ns - summary.first_ns),
+        (3, 0, (4 * 86_400 + 4) * 1_000_000_000)
+    );
+}
+
+#[test]
+fn without_tolerance_the_order_of_lines_is_kept() {
+    let options = LogOptions { out_of_order: Duration::ZERO, ..LogOptions::default() };
+    let files = LogFiles::new([log(&[5, 4, 6], "/")]);
+    let (records, summary) = files.read(&options).unwrap();
+    let seconds: Vec<u64> = records.iter().map(|record| second_and_target(record).0).collect();
+    assert_eq!((seconds, summary.out_of_order), (vec![5, 5, 6], 1));
+}
+
+#[test]
+fn the_tolerance_is_reduced_where_records_do_not_fit_into_the_memory() {
+    // All lines are within the tolerance, and none may be delivered before the end.
+    let text: String = (0..60_000).map(|number| line(number / 1_000, "/")).collect();
+    let files = LogFiles::new([text + &line(20, "/late")]);
+    let options = LogOptions { waiting_bytes_max: 1 << 20, ..with_tolerance(3_600) };
+    let (records, summary) = files.read(&options).unwrap();
+    assert!(records.is_sorted_by_key(|record| record.time_ns));
+    assert_eq!((records.len(), summary.out_of_order), (60_001, 1));
+    let (_, summary) = files.read(&with_tolerance(3_600)).unwrap();
+    assert_eq!(summary.out_of_order, 0);
+}
+
+#[test]
+fn a_batch_that_panics_ends_the_reading() {
+    let files = LogFiles::new([log(&[1; 10_000], "/")]);
+    let sources = [LogSource::File(files.path("0.log"))];
+    let result =
+        std::panic::catch_unwind(|| read_logs(&sources, &LogOptions::default(), &(), &mut |_| panic!("a test")));
+    assert!(result.is_err());
+}

@@ -11,7 +11,7 @@ pub(crate) mod tally;
 pub mod traffic;
 mod utc_time;
 
-pub use rate_text::{period_text, rate_text};
+pub use rate_text::{period_text, period_words, rate_text};
 pub use record::LogRecord;
 pub use tally::client_table::ClientName;
 pub use tally::endpoint_table::EndpointName;

@@ -24,8 +24,22 @@ pub fn period_text(period_ns: u64) -> String {
     }
     let milliseconds = period_ns / 1_000_000;
     const UNITS: [(u64, &str); 4] = [(3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")];
-    let whole = UNITS.iter().find(|(length_ms, _)| milliseconds % length_ms == 0);
+    let whole = UNITS.iter().find(|(length_ms, _)| milliseconds.is_multiple_of(*length_ms));
     whole.map_or_else(|| format!("{milliseconds}ms"), |(length_ms, unit)| format!("{}{unit}", milliseconds / length_ms))
+}
+
+/// Returns a period in words, to follow `in any`: `minute`, `10 minutes`.
+#[must_use]
+pub fn period_words(period_ns: u64) -> String {
+    const UNITS: [(u64, &str); 5] =
+        [(86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"), (1, "millisecond")];
+    let milliseconds = period_ns / 1_000_000;
+    let whole = UNITS.iter().find(|(length_ms, _)| milliseconds.is_multiple_of(*length_ms));
+    match whole.map(|(length_ms, unit)| (milliseconds / length_ms, unit)) {
+        Some((1, unit)) => (*unit).to_owned(),
+        Some((count, unit)) => format!("{count} {unit}s"),
+        None => format!("{milliseconds} milliseconds"),
+    }
 }
 
 fn unit_of(period_ns: u64) -> Option<&'static str> {
@@ -50,6 +64,8 @@ mod tests {
             let rate: Rate = text.parse().unwrap();
             assert_eq!(rate_text(&rate), text);
         }
+        let words = [60, 600, 1, 86_400, 45].map(|seconds| period_words(seconds * 1_000_000_000));
+        assert_eq!(words, ["minute", "10 minutes", "second", "day", "45 seconds"]);
         assert_eq!(rate_text(&"3 per 2s burst 3".parse().unwrap()), "3 per 2s");
     }
 }

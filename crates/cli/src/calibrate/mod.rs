@@ -17,6 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{self, log_info};
 use crate::workbench::logs::{self, LOG_FORMAT_HELP, LOG_HELP, LOG_LONG_HELP};
 use crate::workbench::plot_file::{PLOT_HELP, PlotFile, cannot_write};
+use crate::workbench::table::duration;
 
 /// Propose limits that the traffic of access logs supports
 ///
@@ -152,6 +153,7 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments) -> Result<Exit, Failure>
     let calibration = calibrator
         .finish()
         .map_err(|error| Failure::failed(format!("the temporary file of the requests failed: {error}")))?;
+    note_short_span(calibration.last_ns - calibration.first_ns);
     for (key, clients) in &calibration.clients {
         if *clients == 0 {
             log_info(format_args!("warning: no request has a value of `{key}`, so no limit by it is proposed"));
@@ -172,6 +174,15 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments) -> Result<Exit, Failure>
         plot.write(&calibration_drawing(&calibration))?;
     }
     Ok(Exit::Done)
+}
+
+/// Limits from less than a day do not know the other hours.
+fn note_short_span(span_ns: u64) {
+    const DAY_NS: u64 = 86_400_000_000_000;
+    if span_ns < DAY_NS {
+        let span = duration(span_ns);
+        log_info(format_args!("note: the log covers {span}: peaks of other hours and days are not in the limits"));
+    }
 }
 
 /// Refuses, before the logs are read, a target that exists or that has no place on stdout.

@@ -33,6 +33,9 @@ pub(super) fn page(calibration: &Calibration, summary: &LogSummary) -> String {
     if !calibration.outliers.is_empty() {
         push_outliers(&mut page, &calibration.outliers);
     }
+    if calibration.proposals.iter().any(|proposal| proposal.evidence.clients < FEW_CLIENTS) {
+        page.push_str("\nSome figures are of fewer than 1,000 clients: a longer log gives safer limits.\n");
+    }
     page
 }
 
@@ -51,7 +54,10 @@ fn push_proposal(page: &mut String, proposal: &LimitProposal) {
         ("sustained in an hour", &evidence.sustained_per_hour),
         (needed.as_str(), &evidence.burst),
     ] {
-        rows.push(row(name, quantiles));
+        // A short log has no sustained rates.
+        if quantiles.max > 0 {
+            rows.push(row(name, quantiles));
+        }
     }
     page.push_str(&table(&rows, 1));
     let share = percent(touched.requests, evidence.requests);
@@ -68,9 +74,6 @@ fn push_proposal(page: &mut String, proposal: &LimitProposal) {
             count(touched.outlier_requests, "request"),
             grouped(evidence.outliers)
         ));
-    }
-    if evidence.clients < FEW_CLIENTS {
-        page.push_str("  There are fewer than 1,000 clients: a longer log gives a safer limit.\n");
     }
 }
 

@@ -2,17 +2,18 @@
 
 use tollgate_workbench::compare::{AlgorithmResult, Comparison};
 use tollgate_workbench::plot::comparison_sketch;
-use tollgate_workbench::{period_text, rate_text};
+use tollgate_workbench::{period_words, rate_text};
 
 use crate::colours::Colours;
 use crate::workbench::table::{count, duration, grouped, table};
 
 pub(super) fn page(comparison: &Comparison, traffic: &str, with_sketch: bool) -> String {
     let (requests, clients) = (count(comparison.requests, "request"), count(comparison.clients, "client"));
-    let period = period_text(comparison.rate.period_ns());
+    let period = period_words(comparison.rate.period_ns());
     let heading = format!("{} for each client: {requests} of {clients}, {traffic}", rate_text(&comparison.rate));
     let in_window = format!("in any {period}");
-    let columns = ["algorithm", "admitted", "refused", &in_window, "in any s", "wrong", "longest wait", "bytes/client"];
+    let columns =
+        ["algorithm", "admitted", "refused", &in_window, "in any second", "wrong", "longest wait", "bytes/client"];
     let mut rows = vec![columns.map(str::to_owned).to_vec()];
     rows.extend(comparison.algorithms.iter().map(|result| row(result, comparison.requests)));
     let mut page = format!("{}\n\n{}\n{}", Colours::of_stdout().heading(&heading), table(&rows, 1), notes(&in_window));
@@ -46,7 +47,7 @@ fn wrong(wrong: u64, requests: u64) -> String {
 
 fn notes(in_window: &str) -> String {
     format!(
-        "  {in_window}, in any s: the most requests of one client that pass in any such span\n  \
+        "  {in_window}, in any second: the most requests of one client that pass in any such span\n  \
          wrong: requests that sliding-window-log decides otherwise; it counts exactly\n  \
          longest wait: of a delayed request, or until a refused one would pass\n"
     )

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::endpoint_class::{AUTH_METHOD, EndpointClass, WRITE_METHODS};
 use super::report::{Calibration, LimitProposal};
-use crate::rate_text::rate_text;
+use crate::rate_text::{period_words, rate_text};
 use crate::utc_time::UtcTime;
 
 /// Returns the text of a policy with all proposed limits.
@@ -65,7 +65,7 @@ pub(super) fn share_text(share_ppm: u32) -> String {
 
 fn push_rule(text: &mut String, calibration: &Calibration, proposal: &LimitProposal, before: &[String]) {
     let (evidence, touched) = (&proposal.evidence, &proposal.touched);
-    let period = period_text(evidence.period_ns);
+    let period = period_words(evidence.period_ns);
     let mut comment = |line: std::fmt::Arguments<'_>| push(text, format_args!("  # {line}\n"));
     comment(format_args!("{}: {}", proposal.class.name(), class_text(proposal.class)));
     comment(format_args!(
@@ -80,10 +80,11 @@ fn push_rule(text: &mut String, calibration: &Calibration, proposal: &LimitPropo
         evidence.burst.p50,
         evidence.burst.max
     ));
-    comment(format_args!(
-        "  The limit refuses {} requests of {} of these clients, and {} of {} requests of {} that stand out.",
-        touched.requests, touched.clients, touched.outlier_requests, evidence.outlier_requests, evidence.outliers
-    ));
+    let refused = match touched.requests {
+        0 => "no request".to_owned(),
+        requests => format!("{requests} requests of {}", touched.clients),
+    };
+    comment(format_args!("  The limit refuses {refused} of these clients{}.", outliers_text(proposal)));
     push(text, format_args!("  - name: {}\n", rule_name(proposal)));
     if let Some(when) = when_text(calibration, proposal.class) {
         push(text, format_args!("    when: {when}\n"));
@@ -91,6 +92,17 @@ fn push_rule(text: &mut String, calibration: &Calibration, proposal: &LimitPropo
     push(text, format_args!("    key: {}\n    limit: {}\n", proposal.key, rate_text(&proposal.rate)));
     if !before.is_empty() {
         push(text, format_args!("    replaces: [{}]\n", before.join(", ")));
+    }
+}
+
+/// What the limit refuses of the clients that stand out, in words.
+fn outliers_text(proposal: &LimitProposal) -> String {
+    let (evidence, touched) = (&proposal.evidence, &proposal.touched);
+    let (refused, requests) = (touched.outlier_requests, evidence.outlier_requests);
+    match evidence.outliers {
+        0 => String::new(),
+        1 => format!(", and {refused} of {requests} of one that stands out"),
+        outliers => format!(", and {refused} of {requests} of {outliers} that stand out"),
     }
 }
 
@@ -112,13 +124,6 @@ fn when_text(calibration: &Calibration, class: EndpointClass) -> Option<String> 
                 calibration.auth_endpoints.iter().map(|endpoint| format!("\"{}\"", endpoint.path)).collect();
             Some(format!("{{ method: {AUTH_METHOD}, path: [{}] }}", paths.join(", ")))
         }
-    }
-}
-
-fn period_text(period_ns: u64) -> String {
-    match period_ns / 60_000_000_000 {
-        1 => "minute".to_owned(),
-        minutes => format!("{minutes} minutes"),
     }
 }
 

@@ -91,7 +91,7 @@ fn draw_most(drawing: &mut Drawing, comparison: &Comparison, limit: &str) {
 }
 
 fn window_text(comparison: &Comparison) -> String {
-    crate::rate_text::period_text(comparison.rate.period_ns())
+    crate::rate_text::period_words(comparison.rate.period_ns())
 }
 
 /// The name of an algorithm in a chart, where there is less space.

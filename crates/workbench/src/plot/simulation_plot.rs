@@ -29,7 +29,8 @@ fn draw_decisions(drawing: &mut Drawing, report: &SimulationReport) {
     let rows = (0.0, PANEL_HEIGHT);
     let panel = Panel::draw(drawing, rows, "Allowed and refused over time", "requests/s", Scale::linear(most), &legend);
     for (at, counts) in (0..).zip(series.counts()) {
-        let x_at = |nth: u64| panel.x_of_time(start_ns + nth * length_ns, start_ns, end_ns);
+        // On whole pixels, so that neighbouring bars leave no seam.
+        let x_at = |nth: u64| panel.x_of_time(start_ns + nth * length_ns, start_ns, end_ns).round();
         let (x, width) = (x_at(at), x_at(at + 1) - x_at(at));
         let allowed = panel.y(per_second(counts[ALLOWED]));
         let all = panel.y(per_second(counts[ALLOWED] + counts[REFUSED]));

@@ -50,7 +50,7 @@ pub fn comparison_sketch(comparison: &Comparison) -> String {
     let limit = comparison.rate.count();
     let most = comparison.algorithms.iter().map(|result| result.max_in_window).max().unwrap_or(0).max(limit).max(1);
     let letters = |count: u64| (count as f64 * BAR as f64 / most as f64).round() as usize;
-    let window = crate::rate_text::period_text(comparison.rate.period_ns());
+    let window = crate::rate_text::period_words(comparison.rate.period_ns());
     let mut sketch =
         format!("most of one client in any {window}: {ALLOWED_LETTER} within {limit}  {REFUSED_LETTER} beyond\n");
     for result in &comparison.algorithms {

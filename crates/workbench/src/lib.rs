@@ -13,8 +13,8 @@ mod utc_time;
 
 pub use rate_text::{period_text, period_words, rate_text};
 pub use record::LogRecord;
-pub use tally::client_table::ClientName;
-pub use tally::endpoint_table::EndpointName;
+pub use tally::client_index::ClientName;
+pub use tally::endpoint_index::EndpointName;
 pub use tally::peak_rates::Peaks;
 pub use tally::quantiles::Quantiles;
 pub use tally::time_series::TimeSeries;

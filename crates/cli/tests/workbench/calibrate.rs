@@ -16,6 +16,8 @@ fn written_policy_is_valid_and_the_simulation_confirms_its_figures() {
     let calibration = folder.run(&arguments).json();
     assert_report("calibrated-policy.yaml", &folder.read("policy.yaml"));
     folder.run(&["validate", "--strict", "policy.yaml"]).success();
+    let report = folder.run(&["simulate", "policy.yaml", "--log", "access.log"]);
+    assert_report("simulate-calibrated.txt", report.success());
     let simulation = folder.run(&["simulate", "policy.yaml", "--log", "access.log", "--format", "json"]).json();
     let (proposals, rules) = (calibration["proposals"].as_array().unwrap(), simulation["rules"].as_array().unwrap());
     assert_eq!((proposals.len(), rules.len()), (3, 3));
@@ -36,6 +38,18 @@ fn written_policy_is_valid_and_the_simulation_confirms_its_figures() {
         assert!(count("refused") * 10 >= count("requests") * 9, "{client}");
     }
     assert_eq!(simulation["clients_refused"], bad.len());
+}
+
+#[test]
+fn page_shows_these_reports() {
+    let page = include_str!("../../../../docs/workbench.md");
+    for report in [
+        include_str!("reports/calibrate.txt"),
+        include_str!("reports/calibrated-policy.yaml"),
+        include_str!("reports/simulate-calibrated.txt"),
+    ] {
+        assert!(page.contains(report), "expected in a block:\n{report}");
+    }
 }
 
 #[test]

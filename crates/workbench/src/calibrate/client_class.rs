@@ -4,7 +4,7 @@ use std::io;
 
 use super::burst_ladder::{BurstLadder, RungRates};
 use super::endpoint_class::{CLASS_COUNT, EndpointClass, EndpointClasses};
-use super::trace::Trace;
+use super::trace::RequestTrace;
 use crate::tally::peak_rates::{PeakRates, Peaks};
 use crate::tally::{HOUR_NS, MINUTE_NS, to_u32};
 
@@ -56,7 +56,11 @@ impl ClassMember {
 }
 
 /// Measures the clients of each key.
-pub(super) fn measure(trace: &mut Trace, classes: &EndpointClasses, clients: &[usize]) -> io::Result<Vec<KeyClients>> {
+pub(super) fn measure(
+    trace: &mut RequestTrace,
+    classes: &EndpointClasses,
+    clients: &[usize],
+) -> io::Result<Vec<KeyClients>> {
     let mut keys: Vec<KeyClients> = clients
         .iter()
         .map(|count| KeyClients { positions: vec![[0; CLASS_COUNT]; *count], members: Vec::new() })
@@ -82,7 +86,7 @@ pub(super) fn measure(trace: &mut Trace, classes: &EndpointClasses, clients: &[u
 
 /// Measures the smallest buckets of all members at the rates of their group. Groups without rates are skipped.
 pub(super) fn measure_bursts(
-    trace: &mut Trace,
+    trace: &mut RequestTrace,
     classes: &EndpointClasses,
     keys: &[KeyClients],
     rates: &[[Option<RungRates>; CLASS_COUNT]],
@@ -102,7 +106,7 @@ pub(super) fn measure_bursts(
 
 /// Calls `on_request` with the key, the member and the time of every request.
 pub(super) fn replay_members(
-    trace: &mut Trace,
+    trace: &mut RequestTrace,
     classes: &EndpointClasses,
     keys: &[KeyClients],
     mut on_request: impl FnMut(usize, usize, u64),

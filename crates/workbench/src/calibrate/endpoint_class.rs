@@ -1,6 +1,6 @@
 //! Classes of endpoints: reads, writes, and endpoints that authenticate.
 
-use crate::tally::endpoint_table::{EndpointName, EndpointTable, PLACEHOLDER};
+use crate::tally::endpoint_index::{EndpointIndex, EndpointName, PLACEHOLDER};
 
 /// A class of endpoints, which gets its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,7 +81,7 @@ pub(super) struct EndpointTally {
 }
 
 impl EndpointClasses {
-    pub(super) fn of(endpoints: &EndpointTable, tallies: &[EndpointTally]) -> EndpointClasses {
+    pub(super) fn of(endpoints: &EndpointIndex, tallies: &[EndpointTally]) -> EndpointClasses {
         let mut auth: Vec<(u32, &EndpointTally)> =
             (0..).zip(tallies).filter(|(at, tally)| is_auth(endpoints.name(*at), tally)).collect();
         auth.sort_by_key(|(at, tally)| (std::cmp::Reverse(tally.requests), *at));
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn classes_follow_from_methods_paths_and_statuses() {
-        let mut endpoints = EndpointTable::default();
+        let mut endpoints = EndpointIndex::default();
         let mut tallies = vec![EndpointTally::default()];
         let mut add = |method, target, requests, denied| {
             let number = endpoints.number(method, target);

@@ -17,8 +17,8 @@ mod trace;
 use std::io;
 
 use crate::record::LogRecord;
-use crate::tally::client_table::ClientTable;
-use crate::tally::endpoint_table::EndpointTable;
+use crate::tally::client_index::ClientIndex;
+use crate::tally::endpoint_index::EndpointIndex;
 pub use endpoint_class::EndpointClass;
 use endpoint_class::EndpointTally;
 pub use options::{CalibrationKey, CalibrationOptions};
@@ -33,8 +33,8 @@ use trace::TraceWriter;
 /// file beyond 64 MiB.
 pub struct Calibrator {
     options: CalibrationOptions,
-    clients: Vec<ClientTable>,
-    endpoints: EndpointTable,
+    clients: Vec<ClientIndex>,
+    endpoints: EndpointIndex,
     endpoint_tallies: Vec<EndpointTally>,
     trace: TraceWriter,
     numbers: Vec<Option<u32>>,
@@ -50,10 +50,10 @@ impl Calibrator {
     #[must_use]
     pub fn new(options: CalibrationOptions) -> Calibrator {
         Calibrator {
-            clients: options.keys.iter().map(|_| ClientTable::default()).collect(),
+            clients: options.keys.iter().map(|_| ClientIndex::default()).collect(),
             numbers: vec![None; options.keys.len()],
             options,
-            endpoints: EndpointTable::default(),
+            endpoints: EndpointIndex::default(),
             endpoint_tallies: Vec::new(),
             trace: TraceWriter::new(),
             requests: 0,

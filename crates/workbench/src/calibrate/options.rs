@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::record::LogRecord;
-use crate::tally::client_table::ClientTable;
-use crate::tally::endpoint_table::path_of;
+use crate::tally::client_index::ClientIndex;
+use crate::tally::endpoint_index::path_of;
 use crate::tally::quantiles::WHOLE_PPM;
 
 /// What limits are proposed, and from what they are derived.
@@ -80,7 +80,7 @@ impl CalibrationKey {
 
     /// Returns the number of the client of a request; `None` if the request lacks the key.
     #[inline]
-    pub(super) fn client(&self, record: &LogRecord<'_>, clients: &mut ClientTable) -> Option<u32> {
+    pub(super) fn client(&self, record: &LogRecord<'_>, clients: &mut ClientIndex) -> Option<u32> {
         let text = match self {
             CalibrationKey::ClientIp => return record.client_ip.map(|ip| clients.address(network_of(ip))),
             CalibrationKey::User => record.user?,
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_ipv6_network_are_one_client() {
-        let mut clients = ClientTable::default();
+        let mut clients = ClientIndex::default();
         let mut number = |ip: &str| {
             let record = LogRecord { client_ip: Some(ip.parse().unwrap()), ..LogRecord::default() };
             CalibrationKey::ClientIp.client(&record, &mut clients).unwrap()

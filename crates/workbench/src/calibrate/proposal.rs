@@ -21,9 +21,9 @@ use super::client_class::{ClassMember, KeyClients, measure, measure_bursts, repl
 use super::endpoint_class::{CLASS_COUNT, EndpointClass, EndpointClasses};
 use super::outliers::outlier_threshold;
 use super::report::{Calibration, LimitProposal, Outlier, OutlierKind, TouchedTraffic, TrafficEvidence};
-use super::trace::Trace;
+use super::trace::RequestTrace;
 use super::{CalibrationOptions, Calibrator};
-use crate::tally::client_table::ClientTable;
+use crate::tally::client_index::ClientIndex;
 use crate::tally::quantiles::{Quantiles, quantile};
 use crate::tally::{MINUTE_NS, to_u32};
 
@@ -58,7 +58,7 @@ pub(super) fn propose(calibrator: Calibrator) -> io::Result<Calibration> {
         calibrator;
     let classes = EndpointClasses::of(&endpoints, &endpoint_tallies);
     let mut trace = trace.finish(clients.len())?;
-    let counts: Vec<usize> = clients.iter().map(ClientTable::len).collect();
+    let counts: Vec<usize> = clients.iter().map(ClientIndex::len).collect();
     let keys = measure(&mut trace, &classes, &counts)?;
     let outliers: Vec<Vec<bool>> = keys.iter().zip(&counts).map(|(key, count)| outliers_of(key, *count)).collect();
     let needs = needs(&mut trace, &classes, &keys, &outliers, options.share_ppm)?;
@@ -105,7 +105,7 @@ fn outliers_of(key: &KeyClients, clients: usize) -> Vec<bool> {
 /// Finds the needed rate of every group in two replays: between eight candidates far apart, then among the eight from
 /// the one below to the first that suffices.
 fn needs(
-    trace: &mut Trace,
+    trace: &mut RequestTrace,
     classes: &EndpointClasses,
     keys: &[KeyClients],
     outliers: &[Vec<bool>],
@@ -185,7 +185,7 @@ fn limit(need: Option<&Need>, class: usize, options: &CalibrationOptions) -> Opt
 
 /// Counts the requests of each member that its limit refuses, by the algorithm of the limiter.
 fn refusals(
-    trace: &mut Trace,
+    trace: &mut RequestTrace,
     classes: &EndpointClasses,
     keys: &[KeyClients],
     rates: &ByGroup<Option<Rate>>,
@@ -210,7 +210,7 @@ fn refusals(
 /// All measurements, by key.
 struct Groups<'a> {
     options: &'a CalibrationOptions,
-    clients: &'a [ClientTable],
+    clients: &'a [ClientIndex],
     keys: &'a [KeyClients],
     outliers: &'a [Vec<bool>],
     refused: &'a [Vec<u64>],

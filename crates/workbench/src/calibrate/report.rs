@@ -3,8 +3,8 @@
 use tollgate::Rate;
 
 use super::endpoint_class::EndpointClass;
-use crate::tally::client_table::ClientName;
-use crate::tally::endpoint_table::EndpointName;
+use crate::tally::client_index::ClientName;
+use crate::tally::endpoint_index::EndpointName;
 use crate::tally::peak_rates::Peaks;
 use crate::tally::quantiles::Quantiles;
 

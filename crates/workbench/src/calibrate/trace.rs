@@ -36,7 +36,7 @@ pub(super) struct TraceWriter {
 }
 
 /// A complete trace.
-pub(super) struct Trace {
+pub(super) struct RequestTrace {
     file: SpooledTempFile,
     keys: usize,
     requests: u64,
@@ -75,13 +75,13 @@ impl TraceWriter {
     }
 
     /// Ends the trace, whose requests have this number of keys.
-    pub(super) fn finish(self, keys: usize) -> io::Result<Trace> {
+    pub(super) fn finish(self, keys: usize) -> io::Result<RequestTrace> {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        Ok(Trace { file, keys, requests: self.requests })
+        Ok(RequestTrace { file, keys, requests: self.requests })
     }
 }
 
-impl Trace {
+impl RequestTrace {
     /// Calls `on_request` for every request, in the order of time.
     pub(super) fn replay(&mut self, mut on_request: impl FnMut(&TracedRequest)) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(0))?;

@@ -10,7 +10,7 @@ use tollgate::quota::{Queue, QuotaError};
 use tollgate::{Quota, Rate};
 
 use crate::record::LogRecord;
-use crate::tally::client_table::ClientTable;
+use crate::tally::client_index::ClientIndex;
 use crate::tally::percent;
 use crate::tally::time_series::TimeSeries;
 use crate::traffic::Arrival;
@@ -30,7 +30,7 @@ const SWEEP_WINDOWS: u64 = 1;
 pub struct Comparer {
     rate: Rate,
     runs: [AlgorithmRun; ALGORITHM_COUNT],
-    names: ClientTable,
+    names: ClientIndex,
     clients: HashMap<u32, ClientState, RandomState>,
     /// One more than the highest number of a client, which are given in the order of the first requests.
     client_count: u64,
@@ -110,7 +110,7 @@ impl Comparer {
         Ok(Comparer {
             rate,
             runs: quotas.map(|(name, quota)| AlgorithmRun::new(name, &quota)),
-            names: ClientTable::default(),
+            names: ClientIndex::default(),
             clients: HashMap::default(),
             client_count: 0,
             requests: 0,

@@ -8,8 +8,8 @@ use tollgate::LimiterError;
 use tollgate::policy::CheckedPolicy;
 
 use crate::record::LogRecord;
-use crate::tally::client_table::ClientTable;
-use crate::tally::endpoint_table::EndpointTable;
+use crate::tally::client_index::ClientIndex;
+use crate::tally::endpoint_index::EndpointIndex;
 use crate::tally::peak_rates::PeakRates;
 use crate::tally::time_series::TimeSeries;
 use changes::Changes;
@@ -46,9 +46,9 @@ pub(crate) const REFUSED: usize = 1;
 pub struct Simulation {
     run: PolicyRun,
     against: Option<(PolicyRun, Changes)>,
-    clients: ClientTable,
+    clients: ClientIndex,
     client_tallies: Vec<ClientTally>,
-    endpoints: EndpointTable,
+    endpoints: EndpointIndex,
     endpoint_counts: Vec<[u64; 2]>,
     over_time: TimeSeries<2>,
     without_client: u64,
@@ -73,9 +73,9 @@ impl Simulation {
         Ok(Simulation {
             run: PolicyRun::new(policy)?,
             against: None,
-            clients: ClientTable::default(),
+            clients: ClientIndex::default(),
             client_tallies: Vec::new(),
-            endpoints: EndpointTable::default(),
+            endpoints: EndpointIndex::default(),
             endpoint_counts: Vec::new(),
             over_time: TimeSeries::default(),
             without_client: 0,

@@ -9,8 +9,8 @@ use tollgate::Action;
 use super::changes::Changes;
 use super::policy_run::PolicyRun;
 use super::{ALLOWED, REFUSED, Simulation};
-use crate::tally::client_table::{ClientName, ClientTable};
-use crate::tally::endpoint_table::EndpointName;
+use crate::tally::client_index::{ClientIndex, ClientName};
+use crate::tally::endpoint_index::EndpointName;
 use crate::tally::peak_rates::Peaks;
 use crate::tally::time_series::TimeSeries;
 use crate::tally::to_u32;
@@ -277,7 +277,7 @@ fn peak_bins(peaks: impl Iterator<Item = (u32, bool)>) -> Vec<PeakBin> {
 fn change_report(
     other: &PolicyRun,
     changes: &Changes,
-    clients: &ClientTable,
+    clients: &ClientIndex,
     requests: impl Fn(u32) -> u64,
 ) -> ChangeReport {
     let changed = |(at, change): (&u32, &super::changes::ClientChange)| ChangedClient {

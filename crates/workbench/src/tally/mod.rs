@@ -1,7 +1,7 @@
 //! Counters of traffic that all analyses share. Their memory grows with clients and endpoints, not with requests.
 
-pub(crate) mod client_table;
-pub(crate) mod endpoint_table;
+pub(crate) mod client_index;
+pub(crate) mod endpoint_index;
 pub(crate) mod peak_rates;
 pub(crate) mod quantiles;
 pub(crate) mod time_series;

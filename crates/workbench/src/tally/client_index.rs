@@ -27,13 +27,13 @@ impl std::fmt::Display for ClientName {
 
 /// Numbers clients.
 #[derive(Default)]
-pub(crate) struct ClientTable {
+pub(crate) struct ClientIndex {
     addresses: HashMap<u128, u32, RandomState>,
     texts: HashMap<Box<str>, u32, RandomState>,
     names: Vec<ClientName>,
 }
 
-impl ClientTable {
+impl ClientIndex {
     /// Returns the number of an address. An IPv4 address that is mapped to IPv6 is the IPv4 address.
     pub(crate) fn address(&mut self, address: IpAddr) -> u32 {
         let address = address.to_canonical();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn client_keeps_its_number() {
-        let mut table = ClientTable::default();
+        let mut table = ClientIndex::default();
         let first = table.address("203.0.113.9".parse().unwrap());
         assert_eq!(table.text("203.0.113.9"), 1, "a text is not an address");
         assert_eq!(table.address("::ffff:203.0.113.9".parse().unwrap()), first);

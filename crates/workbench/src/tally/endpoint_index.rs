@@ -35,7 +35,7 @@ impl std::fmt::Display for EndpointName {
 }
 
 /// Numbers endpoints.
-pub(crate) struct EndpointTable {
+pub(crate) struct EndpointIndex {
     names: Vec<EndpointName>,
     numbers: HashMap<Box<str>, u32, RandomState>,
     /// Endpoints by method and path as sent, which saves the normalisation of frequent paths.
@@ -43,10 +43,10 @@ pub(crate) struct EndpointTable {
     buffer: String,
 }
 
-impl Default for EndpointTable {
-    fn default() -> EndpointTable {
+impl Default for EndpointIndex {
+    fn default() -> EndpointIndex {
         let other = EndpointName { method: "".into(), path: "(other)".into() };
-        EndpointTable {
+        EndpointIndex {
             names: vec![other],
             numbers: HashMap::default(),
             remembered: HashMap::default(),
@@ -55,7 +55,7 @@ impl Default for EndpointTable {
     }
 }
 
-impl EndpointTable {
+impl EndpointIndex {
     /// Returns the number of the endpoint of a request.
     pub(crate) fn number(&mut self, method: &str, target: &str) -> u32 {
         let path = path_of(target);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn endpoint_has_placeholders_for_ids() {
-        let mut table = EndpointTable::default();
+        let mut table = EndpointIndex::default();
         let mut name = |method, target| {
             let number = table.number(method, target);
             assert_eq!(table.number(method, target), number);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn full_table_counts_the_rest_together() {
-        let mut table = EndpointTable::default();
+        let mut table = EndpointIndex::default();
         for at in 0..2 * MAX_ENDPOINTS {
             // Letters only: digits would become a placeholder.
             let path: String = format!("/{at}").replace(|c: char| c.is_ascii_digit(), "x") + &"y".repeat(at % 40);

@@ -6,13 +6,13 @@ mod dialects;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-pub(super) use self::dialects::{Caddy, Envoy, JsonDialect, Nginx, Tollgate, Traefik};
+pub(super) use self::dialects::{CaddyDialect, EnvoyDialect, EventsDialect, JsonDialect, NginxDialect, TraefikDialect};
 
 use self::cursor::{JsonCursor, JsonValue};
 use self::dialects::JsonRole;
 use super::request_line::read_request_line;
 use crate::log::chunk::{ChunkSpan, FieldLabel, ParsedRecord};
-use crate::log::parse::{FieldCollector, LineKind, LineParser};
+use crate::log::parse::{FieldCollector, LineContent, LineParser};
 use crate::log::text::{TimeParser, parse_address, unescape_json};
 
 /// Parses JSON with the names of one server.
@@ -58,7 +58,7 @@ impl<D: JsonDialect> LineParser for JsonParser<D> {
         start: usize,
         record: &mut ParsedRecord,
         fields: &mut FieldCollector<'_>,
-    ) -> Result<LineKind, &'static str> {
+    ) -> Result<LineContent, &'static str> {
         let mut line = JsonLine { bytes: line, start, record, fields, ranks: Ranks::default() };
         let end = self.read_object(&mut line, 0, true)?;
         if !line.bytes[end..].iter().all(u8::is_ascii_whitespace) {
@@ -66,12 +66,12 @@ impl<D: JsonDialect> LineParser for JsonParser<D> {
         }
         let Ranks { time, client, method, target, is_other_event, .. } = line.ranks;
         if is_other_event {
-            return Ok(LineKind::Other);
+            return Ok(LineContent::Other);
         }
         if client + method + target == 0 {
-            return if D::HAS_MESSAGES { Ok(LineKind::Other) } else { Err("the JSON object describes no request") };
+            return if D::HAS_MESSAGES { Ok(LineContent::Other) } else { Err("the JSON object describes no request") };
         }
-        if time == 0 { Err("the JSON object has no time") } else { Ok(LineKind::Request) }
+        if time == 0 { Err("the JSON object has no time") } else { Ok(LineContent::Request) }
     }
 }
 

@@ -17,7 +17,7 @@ const SUBSTITUTE: u8 = 0x1a;
 
 /// The meaning of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LineKind {
+pub(super) enum LineContent {
     /// A request.
     Request,
     /// Something else: a header line, a message.
@@ -37,7 +37,7 @@ pub(super) trait LineParser {
         start: usize,
         record: &mut ParsedRecord,
         fields: &mut FieldCollector<'_>,
-    ) -> Result<LineKind, &'static str>;
+    ) -> Result<LineContent, &'static str>;
 }
 
 /// Which fields are delivered.
@@ -77,14 +77,14 @@ pub(super) fn parse_block(
     let mut fields = recycled.fields;
     records.clear();
     fields.clear();
-    let mut lines = Lines {
+    let mut lines = ParsedLines {
         records,
         counts: ChunkCounts::default(),
         examples: Vec::new(),
         fields: FieldCollector { choice, fields },
     };
     format.parse_lines(&mut block, &mut lines, choice);
-    let Lines { mut records, counts, examples, fields } = lines;
+    let ParsedLines { mut records, counts, examples, fields } = lines;
     let times = times(&records);
     if times.behind_ns_max > 0 {
         records.sort_by_key(|record| record.time_ns);
@@ -102,17 +102,17 @@ pub(super) fn parse_block(
 }
 
 /// What the lines of a block become.
-pub(super) struct Lines<'c> {
+pub(super) struct ParsedLines<'c> {
     pub(super) records: Vec<ParsedRecord>,
     pub(super) counts: ChunkCounts,
     pub(super) examples: Vec<UnreadableLine>,
     fields: FieldCollector<'c>,
 }
 
-impl<'c> Lines<'c> {
-    pub(super) fn new(choice: &'c FieldChoice) -> Lines<'c> {
+impl<'c> ParsedLines<'c> {
+    pub(super) fn new(choice: &'c FieldChoice) -> ParsedLines<'c> {
         let fields = FieldCollector { choice, fields: Vec::new() };
-        Lines { records: Vec::new(), counts: ChunkCounts::default(), examples: Vec::new(), fields }
+        ParsedLines { records: Vec::new(), counts: ChunkCounts::default(), examples: Vec::new(), fields }
     }
 
     /// Parses the lines of a block.
@@ -143,8 +143,8 @@ impl<'c> Lines<'c> {
         let first_field = self.fields.fields.len();
         let mut record = ParsedRecord::default();
         match parser.parse(line, start, &mut record, &mut self.fields) {
-            Ok(LineKind::Request) => self.push(record, first_field),
-            Ok(LineKind::Other) => self.fields.fields.truncate(first_field),
+            Ok(LineContent::Request) => self.push(record, first_field),
+            Ok(LineContent::Other) => self.fields.fields.truncate(first_field),
             Err(reason) => {
                 self.fields.fields.truncate(first_field);
                 self.unreadable(line, reason);

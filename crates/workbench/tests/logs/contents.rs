@@ -116,3 +116,18 @@ fn nul_bytes_make_at_most_their_line_unreadable() {
     assert_eq!(targets, [(0, "/first".to_owned()), (2, "/\0b".to_owned()), (3, "/c".to_owned())]);
     assert_eq!(summary.unreadable, 1);
 }
+
+#[test]
+fn deeply_nested_json_is_skipped() {
+    let depth = 8_000;
+    let nested = |open: &str, close: &str| format!("{}1{}", open.repeat(depth), close.repeat(depth));
+    let start = "{\"ts\":1794821400,\"request\":{\"client_ip\":\"192.0.2.1\"}";
+    let log = [
+        format!("{start},\"tls\":{}}}\n", nested("[", "]")),
+        format!("{start},\"request\":{}}}\n", nested("{\"a\":", "}")),
+        format!("{start},\"request\":{}}}\n", "{\"request\":".repeat(5_000)),
+        format!("{start}}}\n"),
+    ];
+    let (records, summary) = read([log.concat()]);
+    assert_eq!((records.len(), summary.unreadable), (3, 1), "{:?}", summary.examples);
+}

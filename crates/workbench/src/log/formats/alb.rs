@@ -5,7 +5,7 @@ use memchr::memchr;
 use super::combined::quoted_end;
 use super::request_line::read_request_line;
 use crate::log::chunk::{ChunkSpan, FieldLabel, ParsedRecord};
-use crate::log::parse::{FieldChoice, FieldCollector, LineKind, LineParser};
+use crate::log::parse::{FieldChoice, FieldCollector, LineContent, LineParser};
 use crate::log::text::{TimeParser, parse_address, split_port, unescape_log};
 
 const USER_AGENT: &str = "user-agent";
@@ -41,7 +41,7 @@ impl LineParser for AlbParser {
         start: usize,
         record: &mut ParsedRecord,
         fields: &mut FieldCollector<'_>,
-    ) -> Result<LineKind, &'static str> {
+    ) -> Result<LineContent, &'static str> {
         let mut at = 0;
         let mut count = 0;
         while at < line.len() && count <= column::ARRIVAL {
@@ -68,7 +68,7 @@ impl LineParser for AlbParser {
             }
             (at, count) = (next, count + 1);
         }
-        if count <= column::REQUEST { Err("expected at least 13 fields") } else { Ok(LineKind::Request) }
+        if count <= column::REQUEST { Err("expected at least 13 fields") } else { Ok(LineContent::Request) }
     }
 }
 

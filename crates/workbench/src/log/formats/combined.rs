@@ -11,7 +11,7 @@ use memchr::{memchr, memchr2};
 
 use super::request_line::read_request_line;
 use crate::log::chunk::{ChunkSpan, FieldLabel, ParsedRecord};
-use crate::log::parse::{FieldChoice, FieldCollector, LineKind, LineParser};
+use crate::log::parse::{FieldChoice, FieldCollector, LineContent, LineParser};
 use crate::log::text::{TimeParser, is_address_list, parse_address, split_port, unescape_log};
 
 /// The length of a time in brackets, with the quote that follows it: `[16/Nov/2026:09:30:00 +0000] "`.
@@ -43,7 +43,7 @@ impl LineParser for CombinedParser {
         start: usize,
         record: &mut ParsedRecord,
         fields: &mut FieldCollector<'_>,
-    ) -> Result<LineKind, &'static str> {
+    ) -> Result<LineContent, &'static str> {
         let users = read_client(line, start, record)?;
         let time = read_user(line, users, start, record)?;
         let Some([b'[', text @ .., b']', b' ', b'"']) = line.get(time..time + TIME_LENGTH) else {
@@ -57,7 +57,7 @@ impl LineParser for CombinedParser {
         if self.reads_fields {
             read_fields(line, end + 5, start, fields);
         }
-        Ok(LineKind::Request)
+        Ok(LineContent::Request)
     }
 }
 

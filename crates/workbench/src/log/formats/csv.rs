@@ -6,7 +6,7 @@ use std::sync::Arc;
 use memchr::memchr;
 
 use crate::log::chunk::{ChunkSpan, FieldLabel, ParsedRecord};
-use crate::log::parse::{FieldChoice, FieldCollector, LineKind, LineParser};
+use crate::log::parse::{FieldChoice, FieldCollector, LineContent, LineParser};
 use crate::log::text::{TimeParser, escaped, parse_address};
 
 /// The meaning of a column.
@@ -102,9 +102,9 @@ impl LineParser for CsvParser<'_> {
         start: usize,
         record: &mut ParsedRecord,
         fields: &mut FieldCollector<'_>,
-    ) -> Result<LineKind, &'static str> {
+    ) -> Result<LineContent, &'static str> {
         if *line == *self.columns.header {
-            return Ok(LineKind::Other);
+            return Ok(LineContent::Other);
         }
         let mut next = Some(0);
         let mut has_time = false;
@@ -137,7 +137,7 @@ impl LineParser for CsvParser<'_> {
         if next.is_some() {
             return Err("the line has more values than the first line has names");
         }
-        if has_time { Ok(LineKind::Request) } else { Err("the line has no time") }
+        if has_time { Ok(LineContent::Request) } else { Err("the line has no time") }
     }
 }
 

@@ -5,20 +5,20 @@ use std::ops::Range;
 use memchr::memchr;
 
 use super::combined::quoted_end;
-use super::json::{JsonParser, Tollgate};
+use super::json::{EventsDialect, JsonParser};
 use crate::log::chunk::{ChunkSpan, FieldLabel, ParsedRecord};
-use crate::log::parse::{FieldCollector, LineKind, LineParser};
+use crate::log::parse::{FieldCollector, LineContent, LineParser};
 use crate::log::text::{TimeParser, parse_address, unescape_json};
 
 /// Parses the log of the service.
 pub(super) struct EventsParser {
-    json: JsonParser<Tollgate>,
+    json: JsonParser<EventsDialect>,
     times: TimeParser,
 }
 
 impl Default for EventsParser {
     fn default() -> EventsParser {
-        EventsParser { json: JsonParser::new(Tollgate), times: TimeParser::default() }
+        EventsParser { json: JsonParser::new(EventsDialect), times: TimeParser::default() }
     }
 }
 
@@ -29,7 +29,7 @@ impl LineParser for EventsParser {
         start: usize,
         record: &mut ParsedRecord,
         fields: &mut FieldCollector<'_>,
-    ) -> Result<LineKind, &'static str> {
+    ) -> Result<LineContent, &'static str> {
         const VIOLATION: &[u8] = b"tollgate: violation ";
         if line.starts_with(b"{") {
             return self.json.parse(line, start, record, fields);
@@ -38,7 +38,7 @@ impl LineParser for EventsParser {
             return Err("expected an event of tollgate");
         }
         if !line.starts_with(VIOLATION) {
-            return Ok(LineKind::Other);
+            return Ok(LineContent::Other);
         }
         let mut has_time = false;
         let mut at = VIOLATION.len();
@@ -64,7 +64,7 @@ impl LineParser for EventsParser {
             }
             at = next;
         }
-        if has_time { Ok(LineKind::Request) } else { Err("the event has no time") }
+        if has_time { Ok(LineContent::Request) } else { Err("the event has no time") }
     }
 }
 

@@ -13,9 +13,9 @@ use self::alb::AlbParser;
 use self::combined::CombinedParser;
 use self::csv::CsvParser;
 use self::events::EventsParser;
-use self::json::{Caddy, Envoy, JsonParser, Nginx, Traefik};
+use self::json::{CaddyDialect, EnvoyDialect, JsonParser, NginxDialect, TraefikDialect};
 use super::LogFormat;
-use super::parse::{FieldChoice, Lines};
+use super::parse::{FieldChoice, ParsedLines};
 
 pub(super) use self::csv::CsvColumns;
 
@@ -57,16 +57,16 @@ impl LineFormat {
     }
 
     /// Parses the lines of a block.
-    pub(super) fn parse_lines(&self, block: &mut [u8], lines: &mut Lines<'_>, choice: &FieldChoice) {
+    pub(super) fn parse_lines(&self, block: &mut [u8], lines: &mut ParsedLines<'_>, choice: &FieldChoice) {
         match self {
             LineFormat::Csv(columns) => lines.parse(block, &mut CsvParser::new(columns, choice)),
             LineFormat::Plain(LogFormat::Combined | LogFormat::Auto | LogFormat::Csv) => {
                 lines.parse(block, &mut CombinedParser::new(choice));
             }
-            LineFormat::Plain(LogFormat::NginxJson) => lines.parse(block, &mut JsonParser::new(Nginx)),
-            LineFormat::Plain(LogFormat::EnvoyJson) => lines.parse(block, &mut JsonParser::new(Envoy)),
-            LineFormat::Plain(LogFormat::CaddyJson) => lines.parse(block, &mut JsonParser::new(Caddy)),
-            LineFormat::Plain(LogFormat::TraefikJson) => lines.parse(block, &mut JsonParser::new(Traefik)),
+            LineFormat::Plain(LogFormat::NginxJson) => lines.parse(block, &mut JsonParser::new(NginxDialect)),
+            LineFormat::Plain(LogFormat::EnvoyJson) => lines.parse(block, &mut JsonParser::new(EnvoyDialect)),
+            LineFormat::Plain(LogFormat::CaddyJson) => lines.parse(block, &mut JsonParser::new(CaddyDialect)),
+            LineFormat::Plain(LogFormat::TraefikJson) => lines.parse(block, &mut JsonParser::new(TraefikDialect)),
             LineFormat::Plain(LogFormat::Alb) => lines.parse(block, &mut AlbParser::new(choice)),
             LineFormat::Plain(LogFormat::Events) => lines.parse(block, &mut EventsParser::default()),
         }

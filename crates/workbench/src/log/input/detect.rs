@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::log::LogFormat;
 use crate::log::formats::LineFormat;
-use crate::log::parse::{FieldChoice, Lines};
+use crate::log::parse::{FieldChoice, ParsedLines};
 use crate::log::summary::UnreadableLine;
 
 /// What a format makes of the first lines.
@@ -24,7 +24,7 @@ impl Attempt {
         // Parsing unescapes in place.
         let mut lines_copy = first_lines.to_vec();
         let choice = FieldChoice::default();
-        let mut lines = Lines::new(&choice);
+        let mut lines = ParsedLines::new(&choice);
         format.parse_lines(&mut lines_copy, &mut lines, &choice);
         Attempt {
             format,

@@ -17,10 +17,8 @@ pub(super) enum JsonValue {
     },
     /// A number, `true`, `false` or `null`.
     Bare(Range<usize>),
-    /// An object, with its braces.
-    Object(Range<usize>),
-    /// An array, with its brackets.
-    Array(Range<usize>),
+    /// An object or an array, with its brackets.
+    Nested(Range<usize>),
 }
 
 /// A position within an object or an array. The line is given to each call, so that it can be changed in between.
@@ -36,22 +34,19 @@ impl JsonCursor {
         (line.get(at) == Some(&b'{')).then_some(JsonCursor { at: at + 1, close: b'}', is_first: true })
     }
 
-    /// Enters the array at a position.
-    pub(super) fn array(line: &[u8], at: usize) -> Option<JsonCursor> {
-        (line.get(at) == Some(&b'[')).then_some(JsonCursor { at: at + 1, close: b']', is_first: true })
-    }
-
     /// Returns the position after the object or array, once it has no further values.
     pub(super) fn end(&self) -> usize {
         self.at
     }
 
-    /// Returns the name and the value of the next member; `Ok(None)` at the end.
+    /// Returns the name of the next member; `Ok(None)` at the end. Before the next call, the value must be read, or an
+    /// object or array entered and [left](JsonCursor::leave).
     ///
     /// # Errors
     ///
     /// The line is not JSON.
-    pub(super) fn member(&mut self, line: &[u8]) -> Result<Option<(Range<usize>, JsonValue)>, &'static str> {
+    #[inline]
+    pub(super) fn name(&mut self, line: &[u8]) -> Result<Option<Range<usize>>, &'static str> {
         if !self.next(line)? {
             return Ok(None);
         }
@@ -62,7 +57,22 @@ impl JsonCursor {
         }
         self.at += 1;
         self.skip_spaces(line);
-        Ok(Some((name, self.value(line)?)))
+        Ok(Some(name))
+    }
+
+    /// Enters the value of the member, if it is an object.
+    pub(super) fn enter_object(&self, line: &[u8]) -> Option<JsonCursor> {
+        JsonCursor::object(line, self.at)
+    }
+
+    /// Enters the value of the member, if it is an array.
+    pub(super) fn enter_array(&self, line: &[u8]) -> Option<JsonCursor> {
+        (line.get(self.at) == Some(&b'[')).then_some(JsonCursor { at: self.at + 1, close: b']', is_first: true })
+    }
+
+    /// Continues after an object or array that was read to its end.
+    pub(super) fn leave(&mut self, inner: &JsonCursor) {
+        self.at = inner.at;
     }
 
     /// Returns the next element; `Ok(None)` at the end.
@@ -94,12 +104,17 @@ impl JsonCursor {
         }
     }
 
-    fn value(&mut self, line: &[u8]) -> Result<JsonValue, &'static str> {
+    /// Reads a value.
+    ///
+    /// # Errors
+    ///
+    /// The line is not JSON.
+    #[inline]
+    pub(super) fn value(&mut self, line: &[u8]) -> Result<JsonValue, &'static str> {
         let start = self.at;
         match line.get(start).ok_or("the JSON is not complete")? {
             b'"' => self.text(line).map(|(range, is_escaped)| JsonValue::Text { range, is_escaped }),
-            b'{' => self.skip_nested(line).map(|()| JsonValue::Object(start..self.at)),
-            b'[' => self.skip_nested(line).map(|()| JsonValue::Array(start..self.at)),
+            b'{' | b'[' => self.skip_nested(line).map(|()| JsonValue::Nested(start..self.at)),
             _ => {
                 let is_bare = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
                 self.at += line[start..].iter().take_while(is_bare).count();
@@ -168,11 +183,9 @@ mod tests {
         let bytes = line.as_bytes();
         let mut cursor = JsonCursor::object(bytes, 0).ok_or("not an object")?;
         let mut members = Vec::new();
-        while let Some((name, value)) = cursor.member(bytes)? {
-            let (JsonValue::Text { range, .. }
-            | JsonValue::Bare(range)
-            | JsonValue::Object(range)
-            | JsonValue::Array(range)) = value;
+        while let Some(name) = cursor.name(bytes)? {
+            let (JsonValue::Text { range, .. } | JsonValue::Bare(range) | JsonValue::Nested(range)) =
+                cursor.value(bytes)?;
             members.push((line[name].to_owned(), line[range].to_owned()));
         }
         if cursor.end() == bytes.len() { Ok(members) } else { Err("text after the object") }

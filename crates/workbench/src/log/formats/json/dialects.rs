@@ -47,9 +47,9 @@ pub(in crate::log::formats) trait JsonDialect {
 }
 
 /// nginx: a `log_format` with `escape=json` whose names are those of the variables.
-pub(in crate::log::formats) struct Nginx;
+pub(in crate::log::formats) struct NginxDialect;
 
-impl JsonDialect for Nginx {
+impl JsonDialect for NginxDialect {
     fn role(name: &[u8]) -> JsonRole {
         match name {
             b"msec" => Time(3),
@@ -93,9 +93,9 @@ impl JsonDialect for Nginx {
 }
 
 /// Envoy: a `json_format` whose names are those of the documentation.
-pub(in crate::log::formats) struct Envoy;
+pub(in crate::log::formats) struct EnvoyDialect;
 
-impl JsonDialect for Envoy {
+impl JsonDialect for EnvoyDialect {
     fn role(name: &[u8]) -> JsonRole {
         match name {
             b"start_time" => Time(1),
@@ -125,9 +125,9 @@ impl JsonDialect for Envoy {
 }
 
 /// Caddy: its access log as it is.
-pub(in crate::log::formats) struct Caddy;
+pub(in crate::log::formats) struct CaddyDialect;
 
-impl JsonDialect for Caddy {
+impl JsonDialect for CaddyDialect {
     fn role(name: &[u8]) -> JsonRole {
         match name {
             b"ts" => Time(1),
@@ -149,9 +149,9 @@ impl JsonDialect for Caddy {
 }
 
 /// Traefik: its access log with `format: json`.
-pub(in crate::log::formats) struct Traefik;
+pub(in crate::log::formats) struct TraefikDialect;
 
-impl JsonDialect for Traefik {
+impl JsonDialect for TraefikDialect {
     fn role(name: &[u8]) -> JsonRole {
         match name {
             b"StartUTC" => Time(3),
@@ -173,9 +173,9 @@ impl JsonDialect for Traefik {
 }
 
 /// `tollgate serve --log-format json`.
-pub(in crate::log::formats) struct Tollgate;
+pub(in crate::log::formats) struct EventsDialect;
 
-impl JsonDialect for Tollgate {
+impl JsonDialect for EventsDialect {
     fn role(name: &[u8]) -> JsonRole {
         match name {
             b"event" => Event,

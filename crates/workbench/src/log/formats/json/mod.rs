@@ -6,13 +6,13 @@ mod dialects;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-pub(super) use self::dialects::{Caddy, Envoy, JsonDialect, Nginx, Tollgate, Traefik};
+pub(super) use self::dialects::{CaddyDialect, EnvoyDialect, EventsDialect, JsonDialect, NginxDialect, TraefikDialect};
 
 use self::cursor::{JsonCursor, JsonValue};
 use self::dialects::JsonRole;
 use super::request_line::read_request_line;
 use crate::log::chunk::{ChunkSpan, FieldLabel, ParsedRecord};
-use crate::log::parse::{FieldCollector, LineKind, LineParser};
+use crate::log::parse::{FieldCollector, LineContent, LineParser};
 use crate::log::text::{TimeParser, parse_address, unescape_json};
 
 /// Parses JSON with the names of one server.
@@ -58,50 +58,66 @@ impl<D: JsonDialect> LineParser for JsonParser<D> {
         start: usize,
         record: &mut ParsedRecord,
         fields: &mut FieldCollector<'_>,
-    ) -> Result<LineKind, &'static str> {
+    ) -> Result<LineContent, &'static str> {
         let mut line = JsonLine { bytes: line, start, record, fields, ranks: Ranks::default() };
-        let end = self.read_object(&mut line, 0, true)?;
-        if !line.bytes[end..].iter().all(u8::is_ascii_whitespace) {
+        let mut cursor = JsonCursor::object(line.bytes, 0).ok_or("expected a JSON object")?;
+        self.read_object(&mut line, &mut cursor, true)?;
+        if !line.bytes[cursor.end()..].iter().all(u8::is_ascii_whitespace) {
             return Err("the line has text after its JSON object");
         }
         let Ranks { time, client, method, target, is_other_event, .. } = line.ranks;
         if is_other_event {
-            return Ok(LineKind::Other);
+            return Ok(LineContent::Other);
         }
         if client + method + target == 0 {
-            return if D::HAS_MESSAGES { Ok(LineKind::Other) } else { Err("the JSON object describes no request") };
+            return if D::HAS_MESSAGES { Ok(LineContent::Other) } else { Err("the JSON object describes no request") };
         }
-        if time == 0 { Err("the JSON object has no time") } else { Ok(LineKind::Request) }
+        if time == 0 { Err("the JSON object has no time") } else { Ok(LineContent::Request) }
     }
 }
 
 impl<D: JsonDialect> JsonParser<D> {
-    /// Reads an object, and returns the position after it.
+    /// Reads the members of an object. Only the outermost one may nest, because recursion needs a bound.
     fn read_object(
         &mut self,
         line: &mut JsonLine<'_, '_, '_>,
-        at: usize,
+        cursor: &mut JsonCursor,
         may_nest: bool,
-    ) -> Result<usize, &'static str> {
-        let mut cursor = JsonCursor::object(line.bytes, at).ok_or("expected a JSON object")?;
-        while let Some((name, value)) = cursor.member(line.bytes)? {
-            match (D::role(&line.bytes[name.clone()]), value) {
-                (JsonRole::Ignored, _) => {}
-                (JsonRole::Nested, JsonValue::Object(range)) if may_nest => {
-                    self.read_object(line, range.start, false)?;
-                }
-                (JsonRole::Headers, JsonValue::Object(range)) => line.read_headers(range.start)?,
-                (role, JsonValue::Text { range, is_escaped }) => {
+    ) -> Result<(), &'static str> {
+        while let Some(name) = cursor.name(line.bytes)? {
+            let role = D::role(&line.bytes[name.clone()]);
+            if (role == JsonRole::Headers || role == JsonRole::Nested && may_nest)
+                && let Some(mut inner) = cursor.enter_object(line.bytes)
+            {
+                self.read_nested(line, role, &mut inner)?;
+                cursor.leave(&inner);
+                continue;
+            }
+            match cursor.value(line.bytes)? {
+                _ if role == JsonRole::Ignored => {}
+                JsonValue::Text { range, is_escaped } => {
                     let range = line.unescaped(range, is_escaped);
                     self.read_text(line, role, name, range)?;
                 }
-                (role, JsonValue::Bare(range)) if line.bytes[range.clone()] != *b"null" => {
+                JsonValue::Bare(range) if line.bytes[range.clone()] != *b"null" => {
                     self.read_text(line, role, name, range)?;
                 }
-                _ => {}
+                JsonValue::Bare(_) | JsonValue::Nested(_) => {}
             }
         }
-        Ok(cursor.end())
+        Ok(())
+    }
+
+    fn read_nested(
+        &mut self,
+        line: &mut JsonLine<'_, '_, '_>,
+        role: JsonRole,
+        cursor: &mut JsonCursor,
+    ) -> Result<(), &'static str> {
+        match role {
+            JsonRole::Headers => line.read_headers(cursor),
+            _ => self.read_object(line, cursor, false),
+        }
     }
 
     fn read_text(
@@ -186,19 +202,18 @@ impl JsonLine<'_, '_, '_> {
         self.ranks.target = self.ranks.target.max(2);
     }
 
-    /// Reads an object of header fields, whose values are strings or arrays of strings.
-    fn read_headers(&mut self, at: usize) -> Result<(), &'static str> {
-        let mut cursor = JsonCursor::object(self.bytes, at).ok_or("expected a JSON object")?;
-        while let Some((name, value)) = cursor.member(self.bytes)? {
-            match value {
-                JsonValue::Array(range) => {
-                    let mut values = JsonCursor::array(self.bytes, range.start).ok_or("expected a JSON array")?;
-                    while let Some(value) = values.element(self.bytes)? {
-                        self.push_header_value(name.clone(), value);
-                    }
-                }
-                value => self.push_header_value(name, value),
+    /// Reads header fields, whose values are strings or arrays of strings.
+    fn read_headers(&mut self, cursor: &mut JsonCursor) -> Result<(), &'static str> {
+        while let Some(name) = cursor.name(self.bytes)? {
+            let Some(mut values) = cursor.enter_array(self.bytes) else {
+                let value = cursor.value(self.bytes)?;
+                self.push_header_value(name, value);
+                continue;
+            };
+            while let Some(value) = values.element(self.bytes)? {
+                self.push_header_value(name.clone(), value);
             }
+            cursor.leave(&values);
         }
         Ok(())
     }

@@ -138,6 +138,7 @@ Members of the JSON:
                                 or 403); peak_per_minute; refused";
 
 pub(crate) fn calibrate(arguments: &CalibrateArguments) -> Result<Exit, Failure> {
+    logs::check_stdin(&[], &arguments.log)?;
     check_target(arguments)?;
     let options =
         CalibrationOptions { keys: arguments.by.clone(), share_ppm: arguments.share, margin_percent: arguments.margin };

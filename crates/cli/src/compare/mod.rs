@@ -101,6 +101,7 @@ Members of the JSON:
                  largest state)";
 
 pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Failure> {
+    logs::check_stdin(&[], &arguments.log)?;
     let mut comparer = Comparer::new(arguments.limit).map_err(|error| {
         let limit = rate_text(&arguments.limit);
         Failure::wrong_usage(format!("{limit} is not possible under every algorithm: {error}"))

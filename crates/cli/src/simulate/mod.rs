@@ -106,6 +106,8 @@ Members of the JSON:
                                 clients_newly_allowed; clients[]";
 
 pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
+    let policies: Vec<&Path> = [&arguments.file].into_iter().chain(&arguments.against).map(PathBuf::as_path).collect();
+    logs::check_stdin(&policies, &arguments.log)?;
     let policy = read_policy(&arguments.file)?;
     let against = arguments.against.as_deref().map(read_policy).transpose()?;
     let mut simulation = Simulation::new(&policy).map_err(|error| not_simulated(&arguments.file, &error))?;

@@ -48,6 +48,16 @@ pub(crate) fn read(
     Ok(summary)
 }
 
+/// Refuses stdin for a policy and a log at once: each would read only a part.
+pub(crate) fn check_stdin(policies: &[&Path], logs: &[PathBuf]) -> Result<(), Failure> {
+    let policies = policies.iter().filter(|file| **file == Path::new(STDIN)).count();
+    let logs = logs.iter().filter(|file| *file == Path::new(STDIN)).count();
+    if policies + logs > 1 {
+        return Err(Failure::wrong_usage("stdin can be read only once").with_hint("name files for all but one `-`"));
+    }
+    Ok(())
+}
+
 /// The requests that were read, in words: their number and their span of time.
 pub(crate) fn span_text(summary: &LogSummary) -> String {
     let (from, to) = (UtcTime::from_ns(summary.first_ns), UtcTime::from_ns(summary.last_ns));

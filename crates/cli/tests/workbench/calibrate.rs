@@ -1,11 +1,13 @@
 use std::collections::BTreeSet;
 
-use crate::program::{Folder, POPULATION, assert_report};
+use crate::program::{Folder, POPULATION, assert_chart, assert_report};
 
 #[test]
 fn report_shows_distributions_limits_and_clients_that_stand_out() {
-    let run = Folder::with_log().run(&["calibrate", "--log", "access.log"]);
+    let folder = Folder::with_log();
+    let run = folder.run(&["calibrate", "--log", "access.log", "--plot", "chart.svg"]);
     assert_report("calibrate.txt", run.success());
+    assert_chart("calibrate.svg", &folder.read("chart.svg"));
     assert!(run.stderr.contains("the log covers 9 min"), "{}", run.stderr);
 }
 
@@ -14,6 +16,7 @@ fn written_policy_is_valid_and_the_simulation_confirms_its_figures() {
     let folder = Folder::with_log();
     let arguments = ["calibrate", "--log", "access.log", "--write", "policy.yaml", "--format", "json"];
     let calibration = folder.run(&arguments).json();
+    assert_report("calibrate.json", &format!("{calibration:#}\n"));
     assert_report("calibrated-policy.yaml", &folder.read("policy.yaml"));
     folder.run(&["validate", "--strict", "policy.yaml"]).success();
     let report = folder.run(&["simulate", "policy.yaml", "--log", "access.log"]);

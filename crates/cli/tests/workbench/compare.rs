@@ -1,4 +1,4 @@
-use crate::program::{Folder, POPULATION, assert_report};
+use crate::program::{Folder, POPULATION, assert_chart, assert_report};
 
 #[test]
 fn boundary_report_shows_twice_the_limit_in_fixed_windows() {
@@ -56,6 +56,7 @@ fn chart_is_written_as_its_name_ends() {
         assert_eq!(run.stderr, format!("tollgate: wrote {name}\n"));
         assert!(std::fs::read(folder.path(name)).unwrap().starts_with(beginning), "{name}");
     }
+    assert_chart("compare-boundary.svg", &folder.read("chart.svg"));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use tollgate_workbench::traffic::Population;
 
 const REPORTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workbench/reports");
+const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/charts");
 
 /// A folder with logs and policies.
 pub(crate) struct Folder(TempDir);
@@ -101,11 +102,21 @@ impl Run {
 
 /// Asserts that a report is that of the stored file. `TOLLGATE_WRITE_OUTPUTS=1` rewrites the files; review the changes.
 pub(crate) fn assert_report(stored: &str, report: &str) {
-    let file = Path::new(REPORTS).join(stored);
-    if std::env::var_os("TOLLGATE_WRITE_OUTPUTS").is_some() {
-        std::fs::create_dir_all(REPORTS).unwrap();
-        std::fs::write(&file, report).unwrap();
-    }
-    let expected = std::fs::read_to_string(&file).unwrap_or_default();
+    let expected = stored_text(&Path::new(REPORTS).join(stored), report);
     assert!(report == expected, "{stored} has\n{expected}\nand the report is\n{report}");
+}
+
+/// Asserts that a chart is the one that the documentation shows; it is rewritten like a report.
+pub(crate) fn assert_chart(stored: &str, chart: &str) {
+    let expected = stored_text(&Path::new(CHARTS).join(stored), chart);
+    assert!(chart == expected, "{stored} has other shapes than the chart");
+}
+
+/// Reads a stored text, after rewriting it if that is asked for.
+fn stored_text(file: &Path, text: &str) -> String {
+    if std::env::var_os("TOLLGATE_WRITE_OUTPUTS").is_some() {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+    std::fs::read_to_string(file).unwrap_or_default()
 }

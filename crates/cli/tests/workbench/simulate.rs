@@ -1,4 +1,4 @@
-use crate::program::{Folder, POPULATION, assert_report};
+use crate::program::{Folder, POPULATION, assert_chart, assert_report};
 
 const POLICY: &str = "version: 1
 rules:
@@ -85,16 +85,7 @@ fn chart_of_a_simulation_is_written() {
     let folder = folder();
     let run = folder.run(&["simulate", "policy.yaml", "--log", "access.log", "--plot", "chart.svg"]);
     assert!(!run.success().contains('█'));
-    let chart = folder.read("chart.svg");
-    for text in [
-        "Allowed and refused over time",
-        "requests/s",
-        "never refused",
-        "most requests in a minute",
-        "time of day (UTC)",
-    ] {
-        assert!(chart.contains(text), "{text}");
-    }
+    assert_chart("simulate.svg", &folder.read("chart.svg"));
 }
 
 #[test]
@@ -104,4 +95,9 @@ fn invalid_and_missing_policies_are_reported_before_the_log_is_read() {
     folder.run(&["simulate", "invalid.yaml", "--log", "missing.log"]).assert_fails(1, &["invalid.yaml:2:"]);
     folder.run(&["simulate", "missing.yaml", "--log", "access.log"]).assert_fails(3, &["missing.yaml"]);
     folder.run(&["simulate", "policy.yaml"]).assert_fails(2, &["--log <LOG>"]);
+    for twice in [&["-", "--log", "-"][..], &["policy.yaml", "--log", "-", "-"], &["-", "--log", "x", "--against", "-"]]
+    {
+        let run = folder.run(&[&["simulate"], twice].concat());
+        run.assert_fails(2, &["error: stdin can be read only once\nhint: name files for all but one `-`"]);
+    }
 }

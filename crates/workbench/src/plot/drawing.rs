@@ -30,9 +30,29 @@ pub(super) const PAPER: Colour = [0xff, 0xff, 0xff];
 /// A shape.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Shape {
-    Rectangle { area: Area, fill: Colour },
-    Line { points: Vec<(f32, f32)>, colour: Colour, width: f32, dash: &'static [f32] },
-    Text { x: f32, y: f32, text: String, size: TextSize, anchor: Anchor, colour: Colour },
+    Rectangle {
+        area: Area,
+        fill: Colour,
+    },
+    /// A light area with diagonal lines: `x + y` is the same multiple of [`HATCH_DISTANCE`] everywhere on a line.
+    Hatched {
+        area: Area,
+        colour: Colour,
+    },
+    Line {
+        points: Vec<(f32, f32)>,
+        colour: Colour,
+        width: f32,
+        dash: &'static [f32],
+    },
+    Text {
+        x: f32,
+        y: f32,
+        text: String,
+        size: TextSize,
+        anchor: Anchor,
+        colour: Colour,
+    },
 }
 
 /// An area of a drawing.
@@ -69,8 +89,11 @@ impl TextSize {
     }
 }
 
-/// The distance of the lines that hatch an area.
-const HATCH_DISTANCE: f32 = 6.0;
+/// The width of these lines.
+pub(super) const HATCH_WIDTH: f32 = 1.2;
+
+/// The horizontal distance of the lines that hatch an area.
+pub(super) const HATCH_DISTANCE: f32 = 6.0;
 
 impl Drawing {
     pub(super) fn new(width: f32, height: f32, description: String) -> Drawing {
@@ -104,19 +127,8 @@ impl Drawing {
         if area.width <= 0.0 || area.height <= 0.0 {
             return;
         }
-        self.rectangle(area, lighter(colour));
+        self.shapes.push(Shape::Hatched { area, colour });
         let Area { x, y, width, height } = area;
-        // Lines `u + v = offset` on a grid of the whole drawing, so that neighbouring areas have one pattern.
-        let first = ((x + y) / HATCH_DISTANCE).ceil() * HATCH_DISTANCE;
-        let mut offset = first;
-        while offset < x + width + y + height {
-            let from = (offset - y).min(x + width);
-            let to = (offset - y - height).max(x);
-            if from > to {
-                self.line(vec![(from, offset - from), (to, offset - to)], colour, 1.2, &[]);
-            }
-            offset += HATCH_DISTANCE;
-        }
         let corners = vec![(x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y)];
         self.line(corners, colour, 1.0, &[]);
     }
@@ -135,7 +147,7 @@ impl Drawing {
     }
 }
 
-fn lighter(colour: Colour) -> Colour {
-    // A quarter of the colour on white.
+/// Returns a quarter of a colour on white.
+pub(super) fn lighter(colour: Colour) -> Colour {
     colour.map(|part| 255 - (255 - part) / 4)
 }

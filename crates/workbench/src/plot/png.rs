@@ -7,7 +7,7 @@ use flate2::{Compression, Crc};
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 use tiny_skia::{Color, Paint, PathBuilder, Pixmap, PixmapMut, Rect, Stroke, StrokeDash, Transform};
 
-use super::drawing::{Anchor, Area, Colour, Drawing, Shape, TextSize};
+use super::drawing::{Anchor, Area, Colour, Drawing, HATCH_DISTANCE, HATCH_WIDTH, Shape, TextSize, lighter};
 
 /// The pixels of a unit, so that the image is sharp on dense displays.
 const SCALE: f32 = 2.0;
@@ -37,21 +37,45 @@ fn draw(pixels: &mut PixmapMut<'_>, shape: &Shape) {
                 pixels.fill_rect(rectangle, &paint(*fill), scaled, None);
             }
         }
+        Shape::Hatched { area, colour } => {
+            draw(pixels, &Shape::Rectangle { area: *area, fill: lighter(*colour) });
+            for points in hatch_lines(area) {
+                draw_line(pixels, &points, *colour, &Stroke { width: HATCH_WIDTH, ..Stroke::default() });
+            }
+        }
         Shape::Line { points, colour, width, dash } => {
-            let mut path = PathBuilder::new();
-            for (at, (x, y)) in points.iter().enumerate() {
-                if at == 0 { path.move_to(*x, *y) } else { path.line_to(*x, *y) }
-            }
             let dash = StrokeDash::new(dash.to_vec(), 0.0);
-            let stroke = Stroke { width: *width, dash, ..Stroke::default() };
-            if let Some(path) = path.finish() {
-                pixels.stroke_path(&path, &paint(*colour), &stroke, scaled, None);
-            }
+            draw_line(pixels, points, *colour, &Stroke { width: *width, dash, ..Stroke::default() });
         }
         Shape::Text { x, y, text, size, anchor, colour } => {
             draw_text(pixels, (x * SCALE, y * SCALE), text, *size, *anchor, *colour);
         }
     }
+}
+
+fn draw_line(pixels: &mut PixmapMut<'_>, points: &[(f32, f32)], colour: Colour, stroke: &Stroke) {
+    let mut path = PathBuilder::new();
+    for (at, (x, y)) in points.iter().enumerate() {
+        if at == 0 { path.move_to(*x, *y) } else { path.line_to(*x, *y) }
+    }
+    if let Some(path) = path.finish() {
+        pixels.stroke_path(&path, &paint(colour), stroke, Transform::from_scale(SCALE, SCALE), None);
+    }
+}
+
+/// Returns the lines that hatch an area.
+fn hatch_lines(area: &Area) -> Vec<[(f32, f32); 2]> {
+    let Area { x, y, width, height } = *area;
+    let mut lines = Vec::new();
+    let mut sum = ((x + y) / HATCH_DISTANCE).ceil() * HATCH_DISTANCE;
+    while sum < x + width + y + height {
+        let (from, to) = ((sum - y).min(x + width), (sum - y - height).max(x));
+        if from > to {
+            lines.push([(from, sum - from), (to, sum - to)]);
+        }
+        sum += HATCH_DISTANCE;
+    }
+    lines
 }
 
 fn paint([red, green, blue]: Colour) -> Paint<'static> {

@@ -17,6 +17,10 @@ use crate::traffic::Arrival;
 pub(crate) use algorithm_run::ALGORITHM_COUNT;
 use algorithm_run::{AlgorithmRun, ClientState};
 
+/// The kinds of the series: the algorithms, and all requests.
+pub(crate) const SERIES_KINDS: usize = ALGORITHM_COUNT + 1;
+pub(crate) const REQUESTED: usize = ALGORITHM_COUNT;
+
 /// The position of the queue, whose requests pass when they leave it.
 const QUEUE: usize = 2;
 
@@ -37,8 +41,7 @@ pub struct Comparer {
     requests: u64,
     now_ns: u64,
     next_sweep_ns: u64,
-    series: TimeSeries<ALGORITHM_COUNT>,
-    requested: TimeSeries<1>,
+    over_time: TimeSeries<SERIES_KINDS>,
 }
 
 /// The result of [`Comparer`].
@@ -52,10 +55,8 @@ pub struct Comparison {
     pub clients: u64,
     /// The result of each algorithm.
     pub algorithms: Vec<AlgorithmResult>,
-    /// The admitted requests over time, by algorithm.
-    pub admitted_over_time: TimeSeries<ALGORITHM_COUNT>,
-    /// The requests over time.
-    pub requests_over_time: TimeSeries<1>,
+    /// The admitted requests over time, by algorithm, and then all requests.
+    pub over_time: TimeSeries<SERIES_KINDS>,
 }
 
 /// How one algorithm decided the traffic.
@@ -116,8 +117,7 @@ impl Comparer {
             requests: 0,
             now_ns: 0,
             next_sweep_ns: 0,
-            series: TimeSeries::default(),
-            requested: TimeSeries::default(),
+            over_time: TimeSeries::default(),
         })
     }
 
@@ -138,7 +138,7 @@ impl Comparer {
         self.sweep();
         let (now_ns, window_ns) = (self.now_ns, self.rate.period_ns());
         self.requests += 1;
-        self.requested.count(now_ns, 0);
+        self.over_time.count(now_ns, REQUESTED);
         self.client_count = self.client_count.max(u64::from(arrival.client) + 1);
         let client = self.clients.entry(arrival.client).or_insert_with(|| ClientState::new(&self.runs));
         client.last_ns = now_ns;
@@ -146,7 +146,7 @@ impl Comparer {
         for ((at, run), passes_at) in self.runs.iter_mut().enumerate().zip(&mut passes_at) {
             *passes_at = run.decide(&mut client.states[at], now_ns);
             if let Some(time_ns) = *passes_at {
-                self.series.count(time_ns, at);
+                self.over_time.count(time_ns, at);
             }
         }
         for (run, passes_here) in self.runs.iter_mut().zip(passes_at) {
@@ -181,8 +181,7 @@ impl Comparer {
             requests,
             clients: self.client_count,
             algorithms: self.runs.iter().map(result).collect(),
-            admitted_over_time: self.series,
-            requests_over_time: self.requested,
+            over_time: self.over_time,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::axis::{Scale, number_label};
 use super::drawing::{Anchor, Area, BLUE, Colour, Drawing, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION};
 use super::panel::{Panel, Swatch, WIDTH};
-use crate::compare::{ALGORITHM_COUNT, Comparison};
+use crate::compare::{ALGORITHM_COUNT, Comparison, REQUESTED};
 
 const PANEL_HEIGHT: f32 = 340.0;
 
@@ -35,11 +35,8 @@ fn limit_text(comparison: &Comparison) -> String {
 }
 
 fn draw_admitted(drawing: &mut Drawing, comparison: &Comparison, limit: &str) {
-    let series = &comparison.admitted_over_time;
-    let requested = &comparison.requests_over_time;
-    // The series begin together, because the first request passes. A queue can end after the requests.
-    let start_ns = requested.start_ns();
-    let end_ns = requested.end_ns().max(series.end_ns());
+    let series = &comparison.over_time;
+    let (length_ns, start_ns, end_ns) = (series.length_ns(), series.start_ns(), series.end_ns());
     let names: Vec<String> = comparison.algorithms.iter().map(|result| short(result.algorithm)).collect();
     let mut legend: Vec<(Swatch, &str)> = vec![(Swatch::Line(GREY, REQUESTED_DASH), "requests")];
     legend.extend(STYLES.iter().zip(&names).map(|((colour, dash), name)| (Swatch::Line(*colour, dash), &**name)));
@@ -47,19 +44,15 @@ fn draw_admitted(drawing: &mut Drawing, comparison: &Comparison, limit: &str) {
     let scale = Scale::linear(comparison.requests as f64);
     let panel = Panel::draw(drawing, (0.0, PANEL_HEIGHT), &title, "", scale, &legend);
     drawing.text((24.0, 48.0), "requests", Anchor::Start, GREY);
-    let mut draw = |counts: &mut dyn Iterator<Item = u64>, length_ns: u64, (colour, dash): (Colour, &'static [f32])| {
+    let requested = (REQUESTED, (GREY, REQUESTED_DASH));
+    for (kind, (colour, dash)) in [requested].into_iter().chain(STYLES.into_iter().enumerate()) {
         let mut sum = 0;
         let mut points = vec![(panel.area.x, panel.y(0.0))];
-        for (at, count) in (1..).zip(counts) {
-            sum += count;
+        for (at, counts) in (1..).zip(series.counts()) {
+            sum += counts[kind];
             points.push((panel.x_of_time(start_ns + at * length_ns, start_ns, end_ns), panel.y(sum as f64)));
         }
-        points.push((panel.area.x + panel.area.width, panel.y(sum as f64)));
         drawing.line(points, colour, 2.2, dash);
-    };
-    draw(&mut requested.counts().iter().map(|[count]| *count), requested.length_ns(), (GREY, REQUESTED_DASH));
-    for (at, style) in STYLES.into_iter().enumerate() {
-        draw(&mut series.counts().iter().map(|counts| counts[at]), series.length_ns(), style);
     }
     panel.draw_times(drawing, start_ns, end_ns);
 }

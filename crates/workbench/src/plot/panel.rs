@@ -58,7 +58,9 @@ impl Panel {
         for (time_ns, label) in ticks {
             let x = self.x_of_time(time_ns, from_ns, to_ns);
             self.draw_tick(drawing, x);
-            drawing.text((x, self.bottom() + 18.0), label, Anchor::Middle, INK);
+            // The last label is moved to fit into the drawing.
+            let half = label.chars().count() as f32 * LETTER / 2.0;
+            drawing.text((x.min(WIDTH - half - 2.0), self.bottom() + 18.0), label, Anchor::Middle, INK);
         }
         self.draw_base(drawing);
         self.draw_unit(drawing, unit);

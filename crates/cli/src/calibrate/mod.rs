@@ -148,9 +148,8 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments) -> Result<Exit, Failure>
     };
     let fields = arguments.by.iter().filter_map(names).collect();
     let mut calibrator = Calibrator::new(options);
-    let summary = logs::read(&arguments.log, arguments.log_format, Some(fields), &mut |record| {
-        calibrator.request(record);
-    })?;
+    let summary =
+        logs::read(&arguments.log, arguments.log_format, Some(fields), &mut |batch| calibrator.requests(batch))?;
     let calibration = calibrator
         .finish()
         .map_err(|error| Failure::failed(format!("the temporary file of the requests failed: {error}")))?;

@@ -128,8 +128,8 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Failure> {
 /// Reads logs, and returns their span of time as text.
 fn read_logs(arguments: &CompareArguments, comparer: &mut Comparer) -> Result<String, Failure> {
     let mut without_client = 0;
-    let summary = logs::read(&arguments.log, arguments.log_format, Some(Vec::new()), &mut |record| {
-        without_client += u64::from(!comparer.record(record));
+    let summary = logs::read(&arguments.log, arguments.log_format, Some(Vec::new()), &mut |batch| {
+        without_client += batch.iter().filter(|record| !comparer.record(record)).count();
     })?;
     if without_client > 0 {
         output::log_info(format_args!("warning: {without_client} requests without address or user are left out"));

@@ -116,9 +116,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
     }
     let needs_fields = needs_fields(&policy) || against.as_ref().is_some_and(|policy| needs_fields(policy));
     let fields = if needs_fields { None } else { Some(Vec::new()) };
-    let summary = logs::read(&arguments.log, arguments.log_format, fields, &mut |record| {
-        simulation.request(record);
-    })?;
+    let summary = logs::read(&arguments.log, arguments.log_format, fields, &mut |batch| simulation.requests(batch))?;
     let report = simulation.finish();
     match arguments.format {
         OutputFormat::Text => {

@@ -36,12 +36,12 @@ pub(crate) fn read(
     files: &[PathBuf],
     format: LogFormat,
     fields: Option<Vec<String>>,
-    on_record: &mut dyn FnMut(&LogRecord<'_>),
+    on_batch: &mut dyn FnMut(&[LogRecord<'_>]),
 ) -> Result<LogSummary, Failure> {
     let sources: Vec<LogSource> = files.iter().map(|file| source(file)).collect();
     let options = LogOptions { format, fields, ..LogOptions::default() };
     let progress = ProgressBarOnTerminal::default();
-    let read = read_logs(&sources, &options, &progress, &mut |batch| batch.iter().for_each(&mut *on_record));
+    let read = read_logs(&sources, &options, &progress, on_batch);
     progress.clear();
     let summary = read.map_err(|error| failure(&error))?;
     report(&summary);

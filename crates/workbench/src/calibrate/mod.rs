@@ -37,7 +37,8 @@ pub struct Calibrator {
     endpoints: EndpointIndex,
     endpoint_tallies: Vec<EndpointTally>,
     trace: TraceWriter,
-    numbers: Vec<Option<u32>>,
+    /// The clients of a batch of requests, by key.
+    numbers: Vec<Vec<Option<u32>>>,
     requests: u64,
     first_ns: u64,
     last_ns: u64,
@@ -51,7 +52,7 @@ impl Calibrator {
     pub fn new(options: CalibrationOptions) -> Calibrator {
         Calibrator {
             clients: options.keys.iter().map(|_| ClientIndex::default()).collect(),
-            numbers: vec![None; options.keys.len()],
+            numbers: vec![Vec::new(); options.keys.len()],
             options,
             endpoints: EndpointIndex::default(),
             endpoint_tallies: Vec::new(),
@@ -63,11 +64,23 @@ impl Calibrator {
         }
     }
 
-    /// Counts a request. An error of the temporary file is returned by [`finish`](Calibrator::finish).
-    pub fn request(&mut self, record: &LogRecord<'_>) {
+    /// Counts requests. An error of the temporary file is returned by [`finish`](Calibrator::finish).
+    pub fn requests(&mut self, records: &[LogRecord<'_>]) {
         if self.error.is_some() {
             return;
         }
+        // All clients of a key are looked up first, so that the processor waits for several of them at once.
+        for ((key, clients), numbers) in self.options.keys.iter().zip(&mut self.clients).zip(&mut self.numbers) {
+            numbers.clear();
+            numbers.extend(records.iter().map(|record| key.client(record, clients)));
+        }
+        for (at, record) in records.iter().enumerate() {
+            self.request(at, record);
+        }
+    }
+
+    /// Counts the request at a position of its batch.
+    fn request(&mut self, at: usize, record: &LogRecord<'_>) {
         let endpoint = self.endpoints.number(record.method, record.target);
         let is_denied = matches!(record.status, Some(401 | 403));
         if endpoint as usize >= self.endpoint_tallies.len() {
@@ -76,13 +89,13 @@ impl Calibrator {
         let tally = &mut self.endpoint_tallies[endpoint as usize];
         tally.requests += 1;
         tally.denied += u64::from(is_denied);
-        for ((key, clients), number) in self.options.keys.iter().zip(&mut self.clients).zip(&mut self.numbers) {
-            *number = key.client(record, clients);
-        }
         self.requests += 1;
         self.first_ns = self.first_ns.min(record.time_ns);
         self.last_ns = self.last_ns.max(record.time_ns);
-        self.error = self.trace.push(record.time_ns, endpoint, is_denied, &self.numbers).err();
+        let clients = self.numbers.iter().map(|numbers| numbers[at]);
+        if let Err(error) = self.trace.push(record.time_ns, endpoint, is_denied, clients) {
+            self.error.get_or_insert(error);
+        }
     }
 
     /// Proposes limits.

@@ -14,12 +14,13 @@ const POPULATION: Population = Population {
     scrapers: 2,
     stuffers: 2,
     start_ns: START_NS,
-    duration_s: 1_800,
+    duration_s: 900,
 };
 
 fn calibrate(requests: &[GeneratedRequest], options: CalibrationOptions) -> Calibration {
     let mut calibrator = Calibrator::new(options);
-    requests.iter().for_each(|request| calibrator.request(&request.record()));
+    let records: Vec<LogRecord<'_>> = requests.iter().map(GeneratedRequest::record).collect();
+    records.chunks(1_000).for_each(|batch| calibrator.requests(batch));
     calibrator.finish().unwrap()
 }
 
@@ -55,6 +56,32 @@ fn limits_pass_good_clients_and_cut_bad_ones() {
         assert_eq!(rule.refused, proposal.touched.all_requests(), "{}", rule.rule);
         assert_eq!(rule.clients_refused, proposal.touched.all_clients(), "{}", rule.rule);
         assert_eq!(rule.allowed + rule.refused, proposal.evidence.requests + proposal.evidence.outlier_requests);
+    }
+}
+
+#[test]
+fn limits_hold_for_other_populations_and_for_times_in_whole_seconds() {
+    for (seed, poisson_clients, on_off_clients, scrapers, stuffers) in
+        [(1, 400, 0, 1, 0), (2, 0, 400, 3, 1), (3, 100, 300, 0, 4), (4, 300, 100, 8, 8), (5, 30, 30, 1, 1)]
+    {
+        let counts = Population { poisson_clients, on_off_clients, scrapers, stuffers, ..POPULATION };
+        let mut requests = Population { seed, duration_s: 600, ..counts }.requests();
+        requests.iter_mut().for_each(|request| request.time_ns -= request.time_ns % SECOND_NS);
+        let calibration = calibrate(&requests, CalibrationOptions::default());
+        let policy = parse(&policy_text(&calibration), "policy.yaml", None).unwrap().policy;
+        let mut simulation = Simulation::new(&policy).unwrap();
+        let (mut good_refused, mut bad, mut bad_refused) = (0, 0, 0);
+        for request in &requests {
+            let refused = u64::from(!simulation.request(&request.record()));
+            if request.behaviour.is_ordinary() {
+                good_refused += refused;
+            } else {
+                (bad, bad_refused) = (bad + 1, bad_refused + refused);
+            }
+        }
+        let evidence: Vec<u64> = calibration.proposals.iter().map(|proposal| proposal.evidence.outliers).collect();
+        assert_eq!(good_refused, 0, "seed {seed}: fewer than 1,000 clients, so all of them pass");
+        assert!(bad_refused * 10 >= bad * 9, "seed {seed}: {bad_refused} of {bad} refused, outliers {evidence:?}");
     }
 }
 
@@ -111,7 +138,7 @@ fn several_keys_get_their_own_limits_and_declarations() {
             target: "/",
             ..LogRecord::default()
         };
-        calibrator.request(&record);
+        calibrator.requests(&[record]);
     }
     let calibration = calibrator.finish().unwrap();
     assert_eq!(calibration.clients, [("client_ip".to_owned(), 7), ("user".to_owned(), 2), ("api_key".to_owned(), 0)]);

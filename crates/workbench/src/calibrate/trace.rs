@@ -55,13 +55,13 @@ impl TraceWriter {
         time_ns: u64,
         endpoint: u32,
         is_denied: bool,
-        clients: &[Option<u32>],
+        clients: impl IntoIterator<Item = Option<u32>>,
     ) -> io::Result<()> {
         let time_ns = time_ns.max(self.last_ns);
         let mut bytes = [0; 64];
         let mut end = 0;
         let numbers = [time_ns - self.last_ns, u64::from(endpoint) << 1 | u64::from(is_denied)];
-        let clients = clients.iter().map(|client| client.map_or(0, |client| u64::from(client) + 1));
+        let clients = clients.into_iter().map(|client| client.map_or(0, |client| u64::from(client) + 1));
         for number in numbers.into_iter().chain(clients) {
             if end + MAX_VARINT_BYTES > bytes.len() {
                 self.file.write_all(&bytes[..end])?;
@@ -175,7 +175,7 @@ mod tests {
             let mut client = || random.below(3).checked_sub(1).map(|_| u32::MAX - 1 - random.below(1 << 30) as u32);
             let clients = vec![client(), client()];
             let (endpoint, is_denied) = (random.below(10_000) as u32, random.below(2) == 1);
-            writer.push(time_ns, endpoint, is_denied, &clients).unwrap();
+            writer.push(time_ns, endpoint, is_denied, clients.iter().copied()).unwrap();
             written.push(TracedRequest { time_ns, endpoint, is_denied, clients });
         }
         let mut trace = writer.finish(2).unwrap();

@@ -187,3 +187,27 @@ fn clock_that_goes_back_refills_nothing_and_requests_without_a_client_count() {
     let report = simulate(text, [late, get(0, "10.0.0.1"), nameless]);
     assert_eq!((report.actions.allowed, report.without_client, report.clients), (1, 1, 2));
 }
+
+#[test]
+fn batches_are_decided_as_single_requests() {
+    let requests =
+        Population { seed: 2, poisson_clients: 5, on_off_clients: 5, scrapers: 1, stuffers: 1, ..BATCHED }.requests();
+    let records: Vec<LogRecord<'_>> = requests.iter().map(crate::traffic::GeneratedRequest::record).collect();
+    let (mut single, mut batched) =
+        (Simulation::new(&policy(MIXED)).unwrap(), Simulation::new(&policy(MIXED)).unwrap());
+    records.iter().for_each(|record| drop(single.request(record)));
+    records.chunks(333).for_each(|batch| batched.requests(batch));
+    let (single, batched) = (single.finish(), batched.finish());
+    assert_eq!((single.actions, single.rules), (batched.actions, batched.rules));
+    assert_eq!(single.worst_clients, batched.worst_clients);
+}
+
+const BATCHED: Population = Population {
+    seed: 0,
+    poisson_clients: 0,
+    on_off_clients: 0,
+    scrapers: 0,
+    stuffers: 0,
+    start_ns: START_NS,
+    duration_s: 300,
+};

@@ -1,4 +1,5 @@
 mod json;
+mod served;
 mod shares;
 mod text;
 
@@ -6,8 +7,8 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use clap::builder::FalseyValueParser;
+use clap::{ArgGroup, Args};
 use tollgate_workbench::calibrate::{CalibrationKey, CalibrationOptions, Calibrator, policy_text};
 use tollgate_workbench::log::LogFormat;
 use tollgate_workbench::plot::calibration_drawing;
@@ -18,6 +19,8 @@ use crate::output::{self, log_info};
 use crate::workbench::logs::{self, LOG_FORMAT_HELP, LOG_HELP, LOG_LONG_HELP};
 use crate::workbench::plot_file::{PLOT_HELP, PlotFile, cannot_write};
 use crate::workbench::table::duration;
+use served::ServedTarget;
+use served::http_get::AdminUrl;
 
 /// Propose limits that the traffic of access logs supports
 ///
@@ -27,13 +30,17 @@ use crate::workbench::table::duration;
 /// stated share of the other clients needs, plus a margin: the smallest rate at
 /// which their bursts refill within a minute (10 for authentication), and
 /// exactly the smallest bucket that would have let them through.
+///
+/// With --admin, the figures are those that a running service has counted under
+/// its rules since it started: for each rule the part of the limit that remained
+/// after its decisions. Declare limits as shadow rules to try them.
 #[derive(Debug, Args)]
 #[command(after_long_help = JSON_HELP)]
+#[command(group = ArgGroup::new("source").required(true).args(["log", "admin"]))]
 pub(crate) struct CalibrateArguments {
     #[arg(
         long,
         value_name = "LOG",
-        required = true,
         num_args = 1..,
         help = LOG_HELP,
         long_help = LOG_LONG_HELP,
@@ -51,6 +58,17 @@ pub(crate) struct CalibrateArguments {
         hide_env_values = true
     )]
     log_format: LogFormat,
+
+    /// Use the figures of a running service: the address of its admin listener. The token is in TOLLGATE_ADMIN_TOKEN
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = AdminUrl::parse,
+        conflicts_with_all = ["write", "plot"],
+        env = "TOLLGATE_CALIBRATE_ADMIN",
+        hide_env_values = true
+    )]
+    admin: Option<AdminUrl>,
 
     /// Key to count by: client_ip, user, host, path, or the name of a field of the log. May be repeated
     #[arg(
@@ -135,9 +153,18 @@ Members of the JSON:
                                 the clients: p50, p90, p99, p99_9, max);
                                 needed_count, period_ms, needed_burst
   outliers[]                    key; client; kind; class; requests; denied (401
-                                or 403); peak_per_minute; refused";
+                                or 403); peak_per_minute; refused
+
+With --admin: admin, proposals[] {rule, key, shadow, limit, proposed (null if the
+figures do not support a limit), reason, near_limit[] and offenders[] (of
+`/api/top`), evidence {decisions, refused, headroom[] {at_most_percent,
+decisions}}}.";
 
 pub(crate) fn calibrate(arguments: &CalibrateArguments) -> Result<Exit, Failure> {
+    if let Some(admin) = &arguments.admin {
+        let target = ServedTarget { share_ppm: arguments.share, margin_percent: arguments.margin };
+        return served::calibrate(admin, &target, arguments.format);
+    }
     logs::check_stdin(&[], &arguments.log)?;
     check_target(arguments)?;
     let options =

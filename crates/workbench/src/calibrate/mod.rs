@@ -12,6 +12,7 @@ mod outliers;
 mod policy_text;
 mod proposal;
 mod report;
+mod served_limit;
 mod trace;
 
 use std::io;
@@ -25,6 +26,7 @@ pub use options::{CalibrationKey, CalibrationOptions};
 pub use outliers::OUTLIER_GAP;
 pub use policy_text::policy_text;
 pub use report::{Calibration, LimitProposal, Outlier, OutlierKind, TouchedTraffic, TrafficEvidence};
+pub use served_limit::{MIN_DECISIONS, ServedFinding, ServedRule};
 use trace::TraceWriter;
 
 /// Reads the requests of a log, in the order of time, and proposes limits.

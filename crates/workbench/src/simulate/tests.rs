@@ -195,7 +195,9 @@ fn batches_are_decided_as_single_requests() {
     let records: Vec<LogRecord<'_>> = requests.iter().map(crate::traffic::GeneratedRequest::record).collect();
     let (mut single, mut batched) =
         (Simulation::new(&policy(MIXED)).unwrap(), Simulation::new(&policy(MIXED)).unwrap());
-    records.iter().for_each(|record| drop(single.request(record)));
+    for record in &records {
+        single.request(record);
+    }
     records.chunks(333).for_each(|batch| batched.requests(batch));
     let (single, batched) = (single.finish(), batched.finish());
     assert_eq!((single.actions, single.rules), (batched.actions, batched.rules));

@@ -69,6 +69,12 @@ fn a_pause_of_days_is_not_a_jump() {
 }
 
 #[test]
+fn the_first_time_may_be_that_of_1970() {
+    let (_, summary) = read(["time,ip\n0,192.0.2.1\n40,192.0.2.1\n"]);
+    assert_eq!((summary.first_ns, summary.last_ns), (0, 40_000_000_000));
+}
+
+#[test]
 fn without_tolerance_the_order_of_lines_is_kept() {
     let options = LogOptions { out_of_order: Duration::ZERO, ..LogOptions::default() };
     let files = LogFiles::new([log(&[5, 4, 6], "/")]);

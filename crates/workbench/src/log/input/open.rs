@@ -79,7 +79,7 @@ pub(in crate::log) fn stored_bytes(source: &LogSource) -> Option<u64> {
 
 impl OpenedLog {
     /// Recognises the compression of a log.
-    pub(super) fn new(stored: impl Read + Send + 'static, name: String) -> Result<OpenedLog, LogError> {
+    pub(in crate::log) fn new(stored: impl Read + Send + 'static, name: String) -> Result<OpenedLog, LogError> {
         let count = Arc::new(AtomicU64::new(0));
         let mut stored = CountingReader { inner: stored, count: Arc::clone(&count) };
         let mut magic = Vec::new();

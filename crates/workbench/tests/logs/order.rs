@@ -104,3 +104,37 @@ fn a_batch_that_panics_ends_the_reading() {
         std::panic::catch_unwind(|| read_logs(&sources, &LogOptions::default(), &(), &mut |_| panic!("a test")));
     assert!(result.is_err());
 }
+
+/// Counts the open files of this process.
+#[cfg(target_os = "linux")]
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn rotated_logs_are_opened_one_after_the_other() {
+    let logs: Vec<String> = (0..300).map(|number| log(&[number * 60, number * 60 + 59], "/")).collect();
+    let files = LogFiles::new(&logs);
+    let sources: Vec<LogSource> =
+        (0..300).map(|number| LogSource::File(files.path(&format!("{number}.log")))).collect();
+    let (mut records, mut open_files_max) = (0, 0);
+    read_logs(&sources, &LogOptions::default(), &(), &mut |batch| {
+        records += batch.len();
+        open_files_max = open_files_max.max(open_files());
+    })
+    .unwrap();
+    assert_eq!(records, 600);
+    // Other tests in this process have open files, too, but far fewer than there are logs.
+    assert!(open_files_max < 200, "{open_files_max}");
+}
+
+#[test]
+fn many_logs_of_the_same_time_are_merged() {
+    let seconds: Vec<u64> = (0..200).collect();
+    let logs: Vec<String> = (0..100).map(|number| log(&seconds, &format!("/{number}"))).collect();
+    let (records, summary) = read(&logs);
+    let expected = seconds.iter().flat_map(|second| (0..100).map(|number| (*second, format!("/{number}"))));
+    assert!(records.iter().map(second_and_target).eq(expected));
+    assert_eq!((summary.lines, summary.out_of_order), (20_000, 0));
+}

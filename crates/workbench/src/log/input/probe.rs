@@ -23,6 +23,13 @@ pub(in crate::log) struct ProbedLog {
     pub(in crate::log) stored_bytes: Option<u64>,
 }
 
+impl ProbedLog {
+    /// Returns a time before which the log has no records.
+    pub(in crate::log) fn start_ns(&self, tolerance_ns: u64) -> u64 {
+        self.first_ns.unwrap_or(0).saturating_sub(tolerance_ns)
+    }
+}
+
 /// Inspects the beginning of a log.
 ///
 /// # Errors

@@ -9,12 +9,9 @@ pub mod fuzzing;
 mod input;
 mod merge;
 mod options;
-mod order;
 mod parse;
 mod parser_pool;
-mod runs;
 mod summary;
-mod tally;
 mod text;
 
 pub use error::LogError;

@@ -1,11 +1,11 @@
 //! Counts what is read.
 
-use super::chunk::LogChunk;
-use super::input::ProbedLog;
 use super::order::Repairs;
 use super::runs::DeliveredSpan;
-use super::summary::EXAMPLES_MAX;
-use super::{ClockJump, LogSummary, ReadLog, UnreadableLine};
+use crate::log::chunk::LogChunk;
+use crate::log::input::ProbedLog;
+use crate::log::summary::EXAMPLES_MAX;
+use crate::log::{ClockJump, LogSummary, ReadLog, UnreadableLine};
 
 /// Counts what is read.
 pub(super) struct LogTally {

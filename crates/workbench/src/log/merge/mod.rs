@@ -6,16 +6,20 @@
 //!
 //! Which block is read next depends only on the logs, so the result is the same for any number of threads.
 
+mod order;
+mod runs;
+mod tally;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use self::order::LogOrder;
+use self::runs::ChunkRuns;
+use self::tally::{ChunkLines, LogTally};
 use super::chunk::LogChunk;
 use super::input::{BlockReader, ProbedLog, open_log};
-use super::order::LogOrder;
 use super::parse::FieldChoice;
 use super::parser_pool::{LogInput, ParsedBlock, ParserPool};
-use super::runs::ChunkRuns;
-use super::tally::{ChunkLines, LogTally};
 use super::{LogError, LogSummary, Progress};
 use crate::LogRecord;
 

@@ -9,12 +9,17 @@ const DAY_S: i64 = 86_400;
 const CLF_LENGTH: usize = 26;
 
 /// Parses times, and remembers the last minute and the last day.
-#[derive(Default)]
 pub(in crate::log) struct TimeParser {
     /// A time in the Common Log Format without its seconds and zone, its zone, and its start in seconds since 1970.
     clf_minute: ([u8; 17], [u8; 6], i64),
     /// A date such as `2026-11-16`, and its start in seconds since 1970.
     date: ([u8; 10], i64),
+}
+
+impl Default for TimeParser {
+    fn default() -> TimeParser {
+        TimeParser { clf_minute: (*b"01/Jan/1970:00:00", *b" +0000", 0), date: (*b"1970-01-01", 0) }
+    }
 }
 
 impl TimeParser {
@@ -257,6 +262,15 @@ mod tests {
         ] {
             assert_eq!(read(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn nul_bytes_are_not_a_remembered_time() {
+        let mut times = TimeParser::default();
+        assert_eq!(times.rfc3339(b"\0\0\0\0\0\0\0\0\0\0T09:30:00Z"), None);
+        assert_eq!(times.clf(b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0:00\0\0\0\0\0\0"), None);
+        assert_eq!(times.rfc3339(b"1970-01-01T00:00:01Z"), Some(1_000_000_000));
+        assert_eq!(times.clf(b"01/Jan/1970:00:00:01 +0000"), Some(1_000_000_000));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Records of all logs are delivered in time order.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use tollgate_workbench::log::{LogOptions, LogSource, read_logs};
 
-use crate::reading::{DAY_NS, LogFiles, line, read, second_and_target, with_tolerance};
+use crate::reading::{CountedProgress, DAY_NS, LogFiles, line, read, second_and_target, with_tolerance};
 
 fn log(seconds: &[u64], name: &str) -> String {
     seconds.iter().map(|second| line(*second, name)).collect()
@@ -103,6 +104,38 @@ fn a_batch_that_panics_ends_the_reading() {
     let result =
         std::panic::catch_unwind(|| read_logs(&sources, &LogOptions::default(), &(), &mut |_| panic!("a test")));
     assert!(result.is_err());
+}
+
+/// Returns the most lines that were read and not delivered yet.
+fn lines_waiting_max(contents: &[String], options: &LogOptions) -> u64 {
+    let files = LogFiles::new(contents);
+    let sources: Vec<LogSource> =
+        (0..contents.len()).map(|number| LogSource::File(files.path(&format!("{number}.log")))).collect();
+    let (progress, waiting_max, mut delivered) = (CountedProgress::default(), Cell::new(0), 0);
+    read_logs(&sources, options, &progress, &mut |batch| {
+        delivered += batch.len() as u64;
+        waiting_max.set(waiting_max.get().max(progress.lines() - delivered));
+    })
+    .unwrap();
+    assert_eq!(progress.lines(), delivered);
+    waiting_max.get()
+}
+
+#[test]
+fn lines_do_not_wait_after_a_clock_was_set_back() {
+    let text = line(7_200, "/") + &log(&[3_600; 50_000], "/") + &line(7_300, "/");
+    let waiting_max = lines_waiting_max(&[text], &LogOptions::default());
+    assert!(waiting_max < 10_000, "{waiting_max}");
+}
+
+#[test]
+fn the_memory_for_waiting_lines_is_bounded() {
+    // All lines have one time, so none is before another.
+    let logs = [log(&[0; 50_000], "/"), log(&[0; 50_000], "/")];
+    let options = LogOptions { waiting_bytes_max: 1 << 20, ..LogOptions::default() };
+    let waiting_max = lines_waiting_max(&logs, &options);
+    assert!(waiting_max < 20_000, "{waiting_max}");
+    assert_eq!(lines_waiting_max(&logs, &LogOptions::default()), 100_000 - 1_024, "within the memory they wait");
 }
 
 /// Counts the open files of this process.

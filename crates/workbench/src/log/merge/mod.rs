@@ -35,6 +35,15 @@ pub(super) struct MergeSettings {
     pub(super) choice: FieldChoice,
 }
 
+/// What happens to records at the time of the bound, which may be followed by others of the same time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ties {
+    /// They are delivered.
+    Deliver,
+    /// They wait if other logs may have records of this time, which are sorted by log.
+    WaitForOtherLogs,
+}
+
 /// Merges logs.
 pub(super) struct LogMerge<'m> {
     settings: &'m MergeSettings,
@@ -82,11 +91,11 @@ impl<'m> LogMerge<'m> {
     /// Reads all logs.
     pub(super) fn run(mut self, on_batch: &mut dyn FnMut(&[LogRecord<'_>])) -> Result<LogSummary, LogError> {
         while let Some(next) = self.next_log()? {
-            self.deliver(self.settings.tolerance_ns, on_batch)?;
+            self.deliver(self.settings.tolerance_ns, Ties::WaitForOtherLogs, on_batch)?;
             // The tolerance is reduced only where the records do not fit into the memory.
-            for divisor in [2, 4, 8, u64::MAX] {
+            for divisor in [1, 2, 4, 8, u64::MAX] {
                 if self.runs.bytes() > self.settings.waiting_bytes_max {
-                    self.deliver(self.settings.tolerance_ns / divisor, on_batch)?;
+                    self.deliver(self.settings.tolerance_ns / divisor, Ties::Deliver, on_batch)?;
                 }
             }
             self.read_block(next)?;
@@ -105,10 +114,18 @@ impl<'m> LogMerge<'m> {
     }
 
     /// Delivers the records that cannot be preceded by others, under this tolerance.
-    fn deliver(&mut self, tolerance_ns: u64, on_batch: &mut dyn FnMut(&[LogRecord<'_>])) -> Result<(), LogError> {
+    fn deliver(
+        &mut self,
+        tolerance_ns: u64,
+        ties: Ties,
+        on_batch: &mut dyn FnMut(&[LogRecord<'_>]),
+    ) -> Result<(), LogError> {
         self.open_in_reach(tolerance_ns)?;
         self.floor_ns = self.bound_ns(tolerance_ns).max(self.floor_ns);
-        let span = self.runs.deliver(self.floor_ns, on_batch);
+        let is_alone = || matches!(self.active.as_slice(), [log] if self.runs.contain_only(log.index));
+        // When a clock was set back, all records get the time of the bound, until the log has caught up.
+        let includes_bound = ties == Ties::Deliver || is_alone();
+        let span = self.runs.deliver(self.floor_ns.saturating_add(u64::from(includes_bound)), on_batch);
         self.tally.note_delivered(span);
         Ok(())
     }

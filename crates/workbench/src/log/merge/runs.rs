@@ -66,6 +66,11 @@ impl ChunkRuns {
         slot
     }
 
+    /// Whether all records that wait are of this log.
+    pub(super) fn contain_only(&self, log: usize) -> bool {
+        self.heads.iter().all(|Reverse(head)| head.log == log)
+    }
+
     /// Returns the memory of all chunks.
     pub(super) fn bytes(&self) -> usize {
         self.bytes

@@ -87,7 +87,7 @@ fn report(summary: &LogSummary) {
     }
     if summary.out_of_order > 0 {
         let lines = count(summary.out_of_order, "request");
-        log_info(format_args!("warning: {lines} too far out of order: the time of the one before is taken"));
+        log_info(format_args!("warning: {lines} too far out of order: their times are moved forward"));
         for jump in summary.clock_jumps.iter().take(MAX_EXAMPLES) {
             let (from, to) = (UtcTime::from_ns(jump.from_ns), UtcTime::from_ns(jump.to_ns));
             log_info(format_args!("  {}:{}: from {from} to {to}", jump.file, jump.line));

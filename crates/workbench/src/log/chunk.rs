@@ -150,6 +150,16 @@ impl LogChunk {
         }
     }
 
+    /// Whether all spans are within the text, between its characters.
+    #[cfg(fuzzing)]
+    pub(super) fn spans_are_valid(&self) -> bool {
+        let is_valid = |span: ChunkSpan| span == ChunkSpan::NONE || span.text(&self.text).is_some();
+        let labels = self.fields.iter().map(|field| field.label);
+        let names = labels.filter_map(|label| if let FieldLabel::Text(span) = label { Some(span) } else { None });
+        let records = self.records.iter().flat_map(|record| [record.user, record.method, record.host, record.target]);
+        records.chain(names).chain(self.fields.iter().map(|field| field.value)).all(is_valid)
+    }
+
     /// Returns a record with these fields.
     #[inline]
     pub(super) fn record<'a>(&'a self, record: usize, fields: &'a [(&'a str, &'a str)]) -> LogRecord<'a> {

@@ -143,8 +143,14 @@ impl LogError {
     }
 }
 
+/// The error of Unix for too many open files, which has no kind.
+const TOO_MANY_OPEN_FILES: i32 = 24;
+
 fn open_hint(error: &io::Error) -> Option<String> {
     let hint = match error.kind() {
+        _ if cfg!(unix) && error.raw_os_error() == Some(TOO_MANY_OPEN_FILES) => {
+            "logs of the same time are read together: raise the limit on open files (`ulimit -n`) or name fewer logs"
+        }
         ErrorKind::NotFound => "check the path; `-` reads stdin",
         ErrorKind::PermissionDenied => "run as a user who may read it; many logs belong to the group adm",
         _ => return None,

@@ -4,15 +4,14 @@ mod chunk;
 mod error;
 mod format;
 mod formats;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod input;
 mod merge;
 mod options;
-mod order;
 mod parse;
 mod parser_pool;
-mod runs;
 mod summary;
-mod tally;
 mod text;
 
 pub use error::LogError;
@@ -46,9 +45,18 @@ pub fn read_logs(
         return Err(LogError::StdinTwice);
     }
     let logs = sources.iter().map(|source| probe_log(source, options.format, options.block_bytes));
-    let logs = logs.collect::<Result<Vec<ProbedLog>, LogError>>()?;
+    read_probed(logs.collect::<Result<Vec<ProbedLog>, LogError>>()?, options, progress, on_batch)
+}
+
+/// Reads logs whose beginnings have been inspected.
+fn read_probed(
+    logs: Vec<ProbedLog>,
+    options: &LogOptions,
+    progress: &dyn Progress,
+    on_batch: &mut dyn FnMut(&[LogRecord<'_>]),
+) -> Result<LogSummary, LogError> {
     if logs.iter().all(|log| log.is_empty) {
-        let names: Vec<String> = sources.iter().map(LogSource::to_string).collect();
+        let names: Vec<String> = logs.iter().map(|log| log.source.to_string()).collect();
         return Err(LogError::Empty { files: names.join(", ") });
     }
     progress.total(logs.iter().map(|log| log.stored_bytes).sum());

@@ -93,6 +93,13 @@ fn unusual_clients_users_and_requests_are_read() {
             OwnedRecord { method: "GET".into(), target: "/caf%C3%A9\"".into(), ..record() },
         ),
         (
+            // As Traefik writes it.
+            format!(
+                r#"203.0.113.9 - - {at} "GET /a?b="c" HTTP/1.1" 200 2 "-" "-" 2 "r@file" "http://10.0.0.1:80" 0ms"#
+            ),
+            OwnedRecord { method: "GET".into(), target: "/a?b=\"c\"".into(), ..record() },
+        ),
+        (
             format!(r#"203.0.113.9 - - {at} "\x16\x03\x01" 400 150"#),
             OwnedRecord { method: String::new(), target: String::new(), status: Some(400), ..record() },
         ),

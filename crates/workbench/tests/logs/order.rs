@@ -1,10 +1,11 @@
 //! Records of all logs are delivered in time order.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use tollgate_workbench::log::{LogOptions, LogSource, read_logs};
 
-use crate::reading::{DAY_NS, LogFiles, line, read, second_and_target, with_tolerance};
+use crate::reading::{CountedProgress, DAY_NS, LogFiles, line, read, second_and_target, with_tolerance};
 
 fn log(seconds: &[u64], name: &str) -> String {
     seconds.iter().map(|second| line(*second, name)).collect()
@@ -69,6 +70,12 @@ fn a_pause_of_days_is_not_a_jump() {
 }
 
 #[test]
+fn the_first_time_may_be_that_of_1970() {
+    let (_, summary) = read(["time,ip\n0,192.0.2.1\n40,192.0.2.1\n"]);
+    assert_eq!((summary.first_ns, summary.last_ns), (0, 40_000_000_000));
+}
+
+#[test]
 fn without_tolerance_the_order_of_lines_is_kept() {
     let options = LogOptions { out_of_order: Duration::ZERO, ..LogOptions::default() };
     let files = LogFiles::new([log(&[5, 4, 6], "/")]);
@@ -97,4 +104,70 @@ fn a_batch_that_panics_ends_the_reading() {
     let result =
         std::panic::catch_unwind(|| read_logs(&sources, &LogOptions::default(), &(), &mut |_| panic!("a test")));
     assert!(result.is_err());
+}
+
+/// Returns the most lines that were read and not delivered yet.
+fn lines_waiting_max(contents: &[String], options: &LogOptions) -> u64 {
+    let files = LogFiles::new(contents);
+    let sources: Vec<LogSource> =
+        (0..contents.len()).map(|number| LogSource::File(files.path(&format!("{number}.log")))).collect();
+    let (progress, waiting_max, mut delivered) = (CountedProgress::default(), Cell::new(0), 0);
+    read_logs(&sources, options, &progress, &mut |batch| {
+        delivered += batch.len() as u64;
+        waiting_max.set(waiting_max.get().max(progress.lines() - delivered));
+    })
+    .unwrap();
+    assert_eq!(progress.lines(), delivered);
+    waiting_max.get()
+}
+
+#[test]
+fn lines_do_not_wait_after_a_clock_was_set_back() {
+    let text = line(7_200, "/") + &log(&[3_600; 50_000], "/") + &line(7_300, "/");
+    let waiting_max = lines_waiting_max(&[text], &LogOptions::default());
+    assert!(waiting_max < 10_000, "{waiting_max}");
+}
+
+#[test]
+fn the_memory_for_waiting_lines_is_bounded() {
+    // All lines have one time, so none is before another.
+    let logs = [log(&[0; 50_000], "/"), log(&[0; 50_000], "/")];
+    let options = LogOptions { waiting_bytes_max: 1 << 20, ..LogOptions::default() };
+    let waiting_max = lines_waiting_max(&logs, &options);
+    assert!(waiting_max < 20_000, "{waiting_max}");
+    assert_eq!(lines_waiting_max(&logs, &LogOptions::default()), 100_000 - 1_024, "within the memory they wait");
+}
+
+/// Counts the open files of this process.
+#[cfg(target_os = "linux")]
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn rotated_logs_are_opened_one_after_the_other() {
+    let logs: Vec<String> = (0..300).map(|number| log(&[number * 60, number * 60 + 59], "/")).collect();
+    let files = LogFiles::new(&logs);
+    let sources: Vec<LogSource> =
+        (0..300).map(|number| LogSource::File(files.path(&format!("{number}.log")))).collect();
+    let (mut records, mut open_files_max) = (0, 0);
+    read_logs(&sources, &LogOptions::default(), &(), &mut |batch| {
+        records += batch.len();
+        open_files_max = open_files_max.max(open_files());
+    })
+    .unwrap();
+    assert_eq!(records, 600);
+    // Other tests in this process have open files, too, but far fewer than there are logs.
+    assert!(open_files_max < 200, "{open_files_max}");
+}
+
+#[test]
+fn many_logs_of_the_same_time_are_merged() {
+    let seconds: Vec<u64> = (0..200).collect();
+    let logs: Vec<String> = (0..100).map(|number| log(&seconds, &format!("/{number}"))).collect();
+    let (records, summary) = read(&logs);
+    let expected = seconds.iter().flat_map(|second| (0..100).map(|number| (*second, format!("/{number}"))));
+    assert!(records.iter().map(second_and_target).eq(expected));
+    assert_eq!((summary.lines, summary.out_of_order), (20_000, 0));
 }

@@ -111,6 +111,12 @@ pub(crate) struct CountedProgress {
     lines: Cell<u64>,
 }
 
+impl CountedProgress {
+    pub(crate) fn lines(&self) -> u64 {
+        self.lines.get()
+    }
+}
+
 impl Progress for CountedProgress {
     fn total(&self, bytes: Option<u64>) {
         self.total.set(bytes);

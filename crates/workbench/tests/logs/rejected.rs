@@ -69,6 +69,13 @@ fn a_wrong_format_is_rejected_with_the_first_wrong_line() {
 }
 
 #[test]
+fn wrong_lines_are_shown_as_they_are() {
+    let line = r#"{"X_Key":"a\u0041","ClientHost":"192.0.2.1"}"#;
+    let error = LogFiles::new([line]).read(&LogOptions { format: LogFormat::EnvoyJson, ..LogOptions::default() });
+    assert!(error.unwrap_err().to_string().ends_with(&line.replace('\\', "\\\\")));
+}
+
+#[test]
 fn csv_without_a_time_is_rejected_with_its_first_line() {
     let files = LogFiles::new(["ip,path\n192.0.2.1,/\n"]);
     let error = files.read(&LogOptions { format: LogFormat::Csv, ..LogOptions::default() }).unwrap_err();

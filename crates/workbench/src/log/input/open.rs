@@ -1,7 +1,7 @@
 //! Opens logs, decompressed by their content.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::io::{self, BufReader, Cursor, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +14,9 @@ use crate::log::{LogError, LogSource};
 
 /// The bytes that recognise a compression.
 const MAGIC_LENGTH: u64 = 4;
+
+/// The mark with which some editors begin a text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The compressed bytes that are read at once.
 const COMPRESSED_BYTES: usize = 128 << 10;
@@ -79,7 +82,7 @@ pub(in crate::log) fn stored_bytes(source: &LogSource) -> Option<u64> {
 
 impl OpenedLog {
     /// Recognises the compression of a log.
-    pub(super) fn new(stored: impl Read + Send + 'static, name: String) -> Result<OpenedLog, LogError> {
+    pub(in crate::log) fn new(stored: impl Read + Send + 'static, name: String) -> Result<OpenedLog, LogError> {
         let count = Arc::new(AtomicU64::new(0));
         let mut stored = CountingReader { inner: stored, count: Arc::clone(&count) };
         let mut magic = Vec::new();
@@ -88,16 +91,10 @@ impl OpenedLog {
         }
         let compression = Compression::of(&magic);
         let stored = Cursor::new(magic).chain(stored);
-        let text = match compression {
-            Compression::None => Ok(Box::new(stored) as Box<dyn Read + Send>),
-            Compression::Gzip => Ok(Box::new(MultiGzDecoder::new(compressed(stored))) as Box<dyn Read + Send>),
-            Compression::Zstd => {
-                Decoder::with_buffer(compressed(stored)).map(|decoder| Box::new(decoder) as Box<dyn Read + Send>)
-            }
-        };
-        match text {
-            Ok(text) => Ok(OpenedLog { text, stored_bytes: count, compression, name }),
-            Err(source) => Err(LogError::Read { file: name, source }),
+        let log = OpenedLog { text: Box::new(io::empty()), stored_bytes: count, compression, name };
+        match decompressed(stored, compression).and_then(without_mark) {
+            Ok(text) => Ok(OpenedLog { text, ..log }),
+            Err(source) => Err(log.read_error(source)),
         }
     }
 
@@ -124,6 +121,38 @@ impl OpenedLog {
     }
 }
 
-fn compressed(stored: impl Read) -> impl BufRead {
-    BufReader::with_capacity(COMPRESSED_BYTES, stored)
+fn decompressed(stored: impl Read + Send + 'static, compression: Compression) -> io::Result<Box<dyn Read + Send>> {
+    let buffered = |stored| BufReader::with_capacity(COMPRESSED_BYTES, stored);
+    Ok(match compression {
+        Compression::None => Box::new(stored),
+        Compression::Gzip => Box::new(MultiGzDecoder::new(buffered(stored))),
+        Compression::Zstd => Box::new(Decoder::with_buffer(buffered(stored))?),
+    })
+}
+
+/// Removes a byte order mark from the beginning.
+fn without_mark(mut text: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+    let mut start = Vec::new();
+    text.by_ref().take(BYTE_ORDER_MARK.len() as u64).read_to_end(&mut start)?;
+    if start == BYTE_ORDER_MARK {
+        start.clear();
+    }
+    Ok(Box::new(Cursor::new(start).chain(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Read};
+
+    use super::OpenedLog;
+
+    #[test]
+    fn a_byte_order_mark_is_removed() {
+        for (stored, text) in [("\u{feff}one\n", "one\n"), ("\u{feff}", ""), ("o", "o"), ("", "")] {
+            let mut log = OpenedLog::new(Cursor::new(stored), "test".to_owned()).unwrap();
+            let mut read = String::new();
+            log.text.read_to_string(&mut read).unwrap();
+            assert_eq!(read, text);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::detect::{Attempt, detect};
 use super::magic::binary_content;
+use super::open::OpenedLog;
 use super::{BlockReader, open_log, stored_bytes};
 use crate::log::formats::LineFormat;
 use crate::log::text::escaped;
@@ -22,6 +23,13 @@ pub(in crate::log) struct ProbedLog {
     pub(in crate::log) stored_bytes: Option<u64>,
 }
 
+impl ProbedLog {
+    /// Returns a time before which the log has no records.
+    pub(in crate::log) fn start_ns(&self, tolerance_ns: u64) -> u64 {
+        self.first_ns.unwrap_or(0).saturating_sub(tolerance_ns)
+    }
+}
+
 /// Inspects the beginning of a log.
 ///
 /// # Errors
@@ -32,7 +40,23 @@ pub(in crate::log) fn probe_log(
     format: LogFormat,
     block_bytes: usize,
 ) -> Result<ProbedLog, LogError> {
-    let mut reader = BlockReader::new(open_log(source)?, block_bytes);
+    let mut probed = probe_opened(source, open_log(source)?, format, block_bytes)?;
+    probed.stored_bytes = stored_bytes(source);
+    if probed.stored_bytes.is_some() {
+        // It is opened again when it is its turn. Many logs would need many open files.
+        probed.reader = None;
+    }
+    Ok(probed)
+}
+
+/// Inspects the beginning of an opened log, which is kept open.
+pub(in crate::log) fn probe_opened(
+    source: &LogSource,
+    log: OpenedLog,
+    format: LogFormat,
+    block_bytes: usize,
+) -> Result<ProbedLog, LogError> {
+    let mut reader = BlockReader::new(log, block_bytes);
     let name = reader.name().to_owned();
     let start = reader.peek(PROBE_BYTES)?;
     if let Some(content) = binary_content(start) {
@@ -41,16 +65,13 @@ pub(in crate::log) fn probe_log(
     let lines = whole_lines(start);
     let is_empty = lines.trim_ascii().is_empty();
     let attempt = if is_empty { None } else { Some(attempt(&name, format, lines)?) };
-    let first_ns = attempt.as_ref().and_then(|attempt| attempt.first_ns);
-    let stored_bytes = stored_bytes(source);
     Ok(ProbedLog {
         source: source.clone(),
+        first_ns: attempt.as_ref().and_then(|attempt| attempt.first_ns),
         format: attempt.map_or(LineFormat::Plain(format), |attempt| attempt.format),
-        first_ns,
         is_empty,
-        // Many logs would need many open files.
-        reader: stored_bytes.is_none().then_some(reader),
-        stored_bytes,
+        reader: Some(reader),
+        stored_bytes: None,
     })
 }
 

@@ -9,12 +9,17 @@ const DAY_S: i64 = 86_400;
 const CLF_LENGTH: usize = 26;
 
 /// Parses times, and remembers the last minute and the last day.
-#[derive(Default)]
 pub(in crate::log) struct TimeParser {
     /// A time in the Common Log Format without its seconds and zone, its zone, and its start in seconds since 1970.
     clf_minute: ([u8; 17], [u8; 6], i64),
     /// A date such as `2026-11-16`, and its start in seconds since 1970.
     date: ([u8; 10], i64),
+}
+
+impl Default for TimeParser {
+    fn default() -> TimeParser {
+        TimeParser { clf_minute: (*b"01/Jan/1970:00:00", *b" +0000", 0), date: (*b"1970-01-01", 0) }
+    }
 }
 
 impl TimeParser {
@@ -148,6 +153,28 @@ fn start_of_day(year: i64, month: i64, day: i64) -> Option<i64> {
     Some((days - 719_468) * DAY_S)
 }
 
+/// Formats a time in UTC, with milliseconds.
+pub(in crate::log) fn rfc3339(time_ns: u64) -> String {
+    let ms = time_ns / 1_000_000;
+    let (days, ms) = (ms / 86_400_000, ms % 86_400_000);
+    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
+    let (year, month, day) = date(days);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1_000)
+}
+
+/// Returns the date of a day since 1970: the inverse of [`start_of_day`].
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    // Years begin in March here, too.
+    let (carry, month) = if month < 10 { (0, month + 3) } else { (1, month - 9) };
+    (era * 400 + year_of_era + carry, month, day)
+}
+
 /// Returns the seconds of a time of day or of a zone.
 fn clock(hour: i64, minute: i64) -> Option<i64> {
     (hour < 24 && minute < 60).then_some((hour * 60 + minute) * MINUTE_S)
@@ -171,7 +198,7 @@ fn nanoseconds(seconds: i64, fraction_ns: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::TimeParser;
+    use super::{TimeParser, rfc3339};
 
     const NOON: u64 = 1_794_571_200_000_000_000;
 
@@ -256,6 +283,24 @@ mod tests {
             "9999-12-31T00:00:00Z",
         ] {
             assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn nul_bytes_are_not_a_remembered_time() {
+        let mut times = TimeParser::default();
+        assert_eq!(times.rfc3339(b"\0\0\0\0\0\0\0\0\0\0T09:30:00Z"), None);
+        assert_eq!(times.clf(b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0:00\0\0\0\0\0\0"), None);
+        assert_eq!(times.rfc3339(b"1970-01-01T00:00:01Z"), Some(1_000_000_000));
+        assert_eq!(times.clf(b"01/Jan/1970:00:00:01 +0000"), Some(1_000_000_000));
+    }
+
+    #[test]
+    fn formatted_times_are_parsed_to_the_same_time() {
+        // Every day until 2170, at another time of day.
+        for day in 0..73_000_u64 {
+            let ns = (day * 86_400_000 + day * 12_345 % 86_400_000) * 1_000_000;
+            assert_eq!(read(&rfc3339(ns)), Some(ns), "{}", rfc3339(ns));
         }
     }
 

@@ -1,17 +1,18 @@
 //! Counts what is read.
 
-use super::chunk::LogChunk;
-use super::input::ProbedLog;
 use super::order::Repairs;
 use super::runs::DeliveredSpan;
-use super::summary::EXAMPLES_MAX;
-use super::{ClockJump, LogSummary, ReadLog, UnreadableLine};
+use crate::log::chunk::LogChunk;
+use crate::log::input::ProbedLog;
+use crate::log::summary::EXAMPLES_MAX;
+use crate::log::{ClockJump, LogSummary, ReadLog, UnreadableLine};
 
 /// Counts what is read.
 pub(super) struct LogTally {
     summary: LogSummary,
     /// The examples of each log, so that they do not depend on the order in which blocks are read.
     examples: Vec<LogExamples>,
+    has_delivered: bool,
 }
 
 #[derive(Clone, Default)]
@@ -41,7 +42,11 @@ impl LogTally {
         };
         let logs: Vec<ReadLog> = logs.iter().map(read).collect();
         let examples = vec![LogExamples::default(); logs.len()];
-        LogTally { summary: LogSummary { whole_seconds: true, logs, ..LogSummary::default() }, examples }
+        LogTally {
+            summary: LogSummary { whole_seconds: true, logs, ..LogSummary::default() },
+            examples,
+            has_delivered: false,
+        }
     }
 
     /// Counts a chunk.
@@ -69,7 +74,7 @@ impl LogTally {
     /// Notes the times of delivered records.
     pub(super) fn note_delivered(&mut self, span: DeliveredSpan) {
         let Some((first_ns, last_ns)) = span.first_last_ns else { return };
-        if self.summary.last_ns == 0 {
+        if !std::mem::replace(&mut self.has_delivered, true) {
             self.summary.first_ns = first_ns;
         }
         self.summary.last_ns = last_ns;
@@ -77,7 +82,7 @@ impl LogTally {
 
     /// Returns the summary.
     pub(super) fn finish(self) -> LogSummary {
-        let LogTally { mut summary, examples } = self;
+        let LogTally { mut summary, examples, .. } = self;
         summary.whole_seconds &= summary.lines > summary.unreadable;
         for LogExamples { unreadable, jumps } in examples {
             summary.examples.extend(unreadable);

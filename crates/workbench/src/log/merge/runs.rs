@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::chunk::LogChunk;
 use crate::LogRecord;
+use crate::log::chunk::LogChunk;
 
 /// The records of a batch: few enough to stay in the second-level cache, many enough to make the call cheap.
 const BATCH_RECORDS_MAX: usize = 1_024;
@@ -64,6 +64,11 @@ impl ChunkRuns {
             }
         }
         slot
+    }
+
+    /// Whether all records that wait are of this log.
+    pub(super) fn contain_only(&self, log: usize) -> bool {
+        self.heads.iter().all(|Reverse(head)| head.log == log)
     }
 
     /// Returns the memory of all chunks.

@@ -6,18 +6,25 @@
 //!
 //! Which block is read next depends only on the logs, so the result is the same for any number of threads.
 
+mod order;
+mod runs;
+mod tally;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use self::order::LogOrder;
+use self::runs::ChunkRuns;
+use self::tally::{ChunkLines, LogTally};
 use super::chunk::LogChunk;
 use super::input::{BlockReader, ProbedLog, open_log};
-use super::order::LogOrder;
 use super::parse::FieldChoice;
 use super::parser_pool::{LogInput, ParsedBlock, ParserPool};
-use super::runs::ChunkRuns;
-use super::tally::{ChunkLines, LogTally};
 use super::{LogError, LogSummary, Progress};
 use crate::LogRecord;
+
+/// The smallest blocks where many logs are open: with a thousand, some hundred megabytes are in use.
+const MANY_LOGS_BLOCK_BYTES: usize = 16 << 10;
 
 /// How logs are merged.
 pub(super) struct MergeSettings {
@@ -26,6 +33,15 @@ pub(super) struct MergeSettings {
     pub(super) waiting_bytes_max: usize,
     pub(super) block_bytes: usize,
     pub(super) choice: FieldChoice,
+}
+
+/// What happens to records at the time of the bound, which may be followed by others of the same time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ties {
+    /// They are delivered.
+    Deliver,
+    /// They wait if other logs may have records of this time, which are sorted by log.
+    WaitForOtherLogs,
 }
 
 /// Merges logs.
@@ -75,11 +91,11 @@ impl<'m> LogMerge<'m> {
     /// Reads all logs.
     pub(super) fn run(mut self, on_batch: &mut dyn FnMut(&[LogRecord<'_>])) -> Result<LogSummary, LogError> {
         while let Some(next) = self.next_log()? {
-            self.deliver(self.settings.tolerance_ns, on_batch)?;
+            self.deliver(self.settings.tolerance_ns, Ties::WaitForOtherLogs, on_batch)?;
             // The tolerance is reduced only where the records do not fit into the memory.
-            for divisor in [2, 4, 8, u64::MAX] {
+            for divisor in [1, 2, 4, 8, u64::MAX] {
                 if self.runs.bytes() > self.settings.waiting_bytes_max {
-                    self.deliver(self.settings.tolerance_ns / divisor, on_batch)?;
+                    self.deliver(self.settings.tolerance_ns / divisor, Ties::Deliver, on_batch)?;
                 }
             }
             self.read_block(next)?;
@@ -91,17 +107,25 @@ impl<'m> LogMerge<'m> {
 
     /// Returns the position of the log with the lowest bound; none when all are read.
     fn next_log(&mut self) -> Result<Option<usize>, LogError> {
-        self.open_until(self.bound_ns(self.settings.tolerance_ns))?;
         let tolerance_ns = self.settings.tolerance_ns;
+        self.open_in_reach(tolerance_ns)?;
         let logs = self.active.iter().enumerate();
         Ok(logs.min_by_key(|(_, log)| (log.bound_ns(tolerance_ns), log.index)).map(|(position, _)| position))
     }
 
     /// Delivers the records that cannot be preceded by others, under this tolerance.
-    fn deliver(&mut self, tolerance_ns: u64, on_batch: &mut dyn FnMut(&[LogRecord<'_>])) -> Result<(), LogError> {
-        self.open_until(self.bound_ns(tolerance_ns))?;
+    fn deliver(
+        &mut self,
+        tolerance_ns: u64,
+        ties: Ties,
+        on_batch: &mut dyn FnMut(&[LogRecord<'_>]),
+    ) -> Result<(), LogError> {
+        self.open_in_reach(tolerance_ns)?;
         self.floor_ns = self.bound_ns(tolerance_ns).max(self.floor_ns);
-        let span = self.runs.deliver(self.floor_ns, on_batch);
+        let is_alone = || matches!(self.active.as_slice(), [log] if self.runs.contain_only(log.index));
+        // When a clock was set back, all records get the time of the bound, until the log has caught up.
+        let includes_bound = ties == Ties::Deliver || is_alone();
+        let span = self.runs.deliver(self.floor_ns.saturating_add(u64::from(includes_bound)), on_batch);
         self.tally.note_delivered(span);
         Ok(())
     }
@@ -111,11 +135,10 @@ impl<'m> LogMerge<'m> {
         self.active.iter().map(|log| log.bound_ns(tolerance_ns)).min().unwrap_or(u64::MAX)
     }
 
-    /// Opens the logs that begin before a time; without open logs at least one.
-    fn open_until(&mut self, bound_ns: u64) -> Result<(), LogError> {
+    /// Opens the logs that begin before the bound under this tolerance; without open logs at least one.
+    fn open_in_reach(&mut self, tolerance_ns: u64) -> Result<(), LogError> {
         while let Some((_, log)) = self.waiting.last()
-            && (self.active.is_empty()
-                || log.first_ns.unwrap_or(0).saturating_sub(self.settings.tolerance_ns) <= bound_ns)
+            && (self.active.is_empty() || log.start_ns(self.settings.tolerance_ns) <= self.bound_ns(tolerance_ns))
         {
             let Some((index, log)) = self.waiting.pop() else { break };
             self.open(index, log)?;
@@ -126,7 +149,7 @@ impl<'m> LogMerge<'m> {
     fn open(&mut self, index: usize, log: ProbedLog) -> Result<(), LogError> {
         let reader = match log.reader {
             Some(reader) => reader,
-            None => BlockReader::new(open_log(&log.source)?, self.settings.block_bytes),
+            None => BlockReader::new(open_log(&log.source)?, self.block_bytes()),
         };
         let name = log.source.to_string();
         let choice = self.settings.choice.clone();
@@ -147,6 +170,12 @@ impl<'m> LogMerge<'m> {
             early: HashMap::new(),
         });
         Ok(())
+    }
+
+    /// Returns the size of the blocks of the next log: smaller where many logs are open, to bound the memory.
+    fn block_bytes(&self) -> usize {
+        let shared = self.settings.block_bytes / (1 + self.active.len() / 8);
+        shared.max(MANY_LOGS_BLOCK_BYTES.min(self.settings.block_bytes))
     }
 
     /// Takes the next block of a log.

@@ -1,8 +1,8 @@
 //! The order of one log's records. Servers write a line when a request ends, so lines are slightly out of order; a clock
 //! that is set moves all lines after it.
 
-use super::chunk::{LogChunk, ParsedRecord};
-use super::summary::EXAMPLES_MAX;
+use crate::log::chunk::{LogChunk, ParsedRecord};
+use crate::log::summary::EXAMPLES_MAX;
 
 /// A step ahead of this size is believed only if the next line confirms it. It is longer than requests take, because a
 /// long request may follow a pause.

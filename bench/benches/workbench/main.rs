@@ -1,4 +1,4 @@
-//! The speed of reading logs: lines a second, compared with counting the lines of the same file.
+//! The speed of reading logs, compared with counting the lines of the same file, and of whole analyses.
 //!
 //!     scripts/bench --only workbench [--quick]
 //!
@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints its results")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails ends")]
 
+mod analyses;
 mod logs;
 
 use std::fs::File;
@@ -48,6 +49,8 @@ fn main() {
         };
         println!("| {} | {} | {figures} | {counted} |", kind.name(), log.bytes / log.lines);
     }
+    eprintln!("analyses");
+    analyses::print(&GeneratedLog::write(directory.path(), LogKind::Combined, lines), rounds);
 }
 
 /// Reads a log, checks that every record arrived, and returns the speed.

@@ -32,6 +32,7 @@ impl Progress for ProgressBarOnTerminal {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
+        bar.set_message("0");
         // A log is announced once; a second announcement would be of the same logs.
         let _ = self.bar.set(bar);
     }

@@ -1,7 +1,6 @@
 //! What to calibrate, and for which share of the clients.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use crate::record::LogRecord;
 use crate::tally::client_index::ClientIndex;
@@ -82,7 +81,7 @@ impl CalibrationKey {
     #[inline]
     pub(super) fn client(&self, record: &LogRecord<'_>, clients: &mut ClientIndex) -> Option<u32> {
         let text = match self {
-            CalibrationKey::ClientIp => return record.client_ip.map(|ip| clients.address(network_of(ip))),
+            CalibrationKey::ClientIp => return record.client_ip.map(|ip| clients.address(ip)),
             CalibrationKey::User => record.user?,
             CalibrationKey::Host => record.host?,
             CalibrationKey::Path => Some(path_of(record.target)).filter(|path| !path.is_empty())?,
@@ -98,14 +97,6 @@ impl fmt::Display for CalibrationKey {
     }
 }
 
-/// Returns the address by which a policy counts: IPv6 addresses of one /64 are one client.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-        address => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,17 +109,5 @@ mod tests {
         for invalid in ["", "method", "Api", "1st", "a b", "a:b"] {
             assert_eq!(CalibrationKey::parse(invalid), None, "{invalid}");
         }
-    }
-
-    #[test]
-    fn addresses_of_one_ipv6_network_are_one_client() {
-        let mut clients = ClientIndex::default();
-        let mut number = |ip: &str| {
-            let record = LogRecord { client_ip: Some(ip.parse().unwrap()), ..LogRecord::default() };
-            CalibrationKey::ClientIp.client(&record, &mut clients).unwrap()
-        };
-        assert_eq!(number("2001:db8::1"), number("2001:db8::2"));
-        assert_ne!(number("2001:db8:0:1::1"), number("2001:db8::2"));
-        assert_ne!(number("203.0.113.1"), number("203.0.113.2"));
     }
 }

@@ -79,7 +79,7 @@ impl Simulation {
             client_tallies: Vec::new(),
             endpoints: EndpointIndex::default(),
             endpoint_counts: Vec::new(),
-            over_time: TimeSeries::default(),
+            over_time: TimeSeries::of_seconds(),
             without_client: 0,
             now_ns: 0,
             batch: Vec::new(),

@@ -39,6 +39,12 @@ impl<const N: usize> Default for TimeSeries<N> {
 }
 
 impl<const N: usize> TimeSeries<N> {
+    /// Creates a series of intervals of a second or more, for logs: most have times in whole seconds.
+    pub(crate) fn of_seconds() -> TimeSeries<N> {
+        let length_at = LENGTHS_NS.iter().position(|length_ns| *length_ns == SECOND_NS).unwrap_or(0);
+        TimeSeries { length_at, ..TimeSeries::default() }
+    }
+
     /// Adds 1 to a kind. A time before the first interval is counted in the first one.
     #[inline]
     pub(crate) fn count(&mut self, time_ns: u64, kind: usize) {

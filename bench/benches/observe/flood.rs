@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tollgate::policy::PolicyBuilder;
 use tollgate::{RealClock, rule};
 use tollgate_server::Engine;
-use tollgate_server::observe::{EventLog, IdentityFormat, LogFormat, Observer, ObserverSettings};
+use tollgate_server::observe::{EventFormat, EventLog, IdentityFormat, Observer, ObserverSettings};
 
 use crate::scenarios::decide;
 
@@ -49,7 +49,7 @@ pub(crate) fn report(seconds: u64) {
     eprintln!("a flood of {seconds} seconds");
     let clock = Arc::new(RealClock::new());
     let written = Counted::default();
-    let log = Some(EventLog::start(LogFormat::Json, written.clone()).unwrap());
+    let log = Some(EventLog::start(EventFormat::Json, written.clone()).unwrap());
     // Plain client IDs, so that the list can be compared with the requests.
     let settings = ObserverSettings { identities: IdentityFormat::Plain, key_file: None, log };
     let observer = Arc::new(Observer::new(settings, clock.clone()).unwrap());

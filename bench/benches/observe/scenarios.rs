@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tollgate::policy::PolicyBuilder;
 use tollgate::{ManualClock, Request, Verdict, rule};
-use tollgate_server::observe::{EventLog, LogFormat, Observer, ObserverSettings};
+use tollgate_server::observe::{EventFormat, EventLog, Observer, ObserverSettings};
 use tollgate_server::{Engine, FrontEnd};
 
 /// Simulates 200,000 decisions a second, however slow callgrind is, so that the work done once a second has its
@@ -47,7 +47,7 @@ impl Scenario {
     /// Starts an engine, with or without metrics, observer and log.
     pub(crate) fn start(&self, is_seen: bool) -> Workload {
         let clock = ManualClock::at(1_700_000_000_000_000_000);
-        let log = EventLog::start(LogFormat::Json, std::io::sink()).unwrap();
+        let log = EventLog::start(EventFormat::Json, std::io::sink()).unwrap();
         let settings = ObserverSettings { log: Some(log), ..ObserverSettings::default() };
         let observer = Observer::new(settings, Arc::new(clock.clone())).unwrap();
         let mut policy = PolicyBuilder::default().rule(rule("per-ip").per("client_ip").limit(self.limit));

@@ -1,11 +1,14 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::calibrate::CalibrateArguments;
+use crate::compare::CompareArguments;
 use crate::explain::ExplainArguments;
 use crate::import::ImportArguments;
 use crate::init::InitArguments;
 use crate::limits::LimitsArguments;
 use crate::message::MessageArguments;
 use crate::serve::ServeArguments;
+use crate::simulate::SimulateArguments;
 use crate::validate::ValidateArguments;
 
 /// Rate limiter for HTTP, gRPC (Envoy) and Redis clients
@@ -28,6 +31,9 @@ pub(crate) enum CliCommand {
     Validate(ValidateArguments),
     Explain(ExplainArguments),
     Limits(LimitsArguments),
+    Simulate(SimulateArguments),
+    Compare(CompareArguments),
+    Calibrate(CalibrateArguments),
     Import(ImportArguments),
     Message(MessageArguments),
     /// Print the JSON Schema of policy files, for editors

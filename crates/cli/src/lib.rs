@@ -1,7 +1,9 @@
 //! The `tollgate` program: parses arguments, prints results and returns exit codes. The other crates do the work.
 
 mod arguments;
+mod calibrate;
 mod colours;
+mod compare;
 mod exit;
 mod explain;
 mod import;
@@ -12,8 +14,10 @@ mod output;
 mod policy_file;
 mod region;
 mod serve;
+mod simulate;
 mod usage_hints;
 mod validate;
+mod workbench;
 
 use std::ffi::OsString;
 
@@ -36,6 +40,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         CliCommand::Validate(arguments) => validate::validate(&arguments),
         CliCommand::Explain(arguments) => explain::explain(&arguments),
         CliCommand::Limits(arguments) => limits::limits(&arguments),
+        CliCommand::Simulate(arguments) => simulate::simulate(&arguments),
+        CliCommand::Compare(arguments) => compare::compare(&arguments),
+        CliCommand::Calibrate(arguments) => calibrate::calibrate(&arguments),
         CliCommand::Import(arguments) => import::import(&arguments),
         CliCommand::Message(arguments) => message::message(&arguments),
         CliCommand::Schema => output::print(&format!("{}\n", json_schema().trim_end())).map(|()| Exit::Done),

@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::Serialize;
-use tollgate_server::observe::{Level, LogFormat, Observer};
+use tollgate_server::observe::{EventFormat, Level, Observer};
 
 use crate::colours::Colours;
 use crate::exit::{Exit, Failure, FailureText};
 
 /// The log of a running service. All messages go through it once it is set.
-static LOG: OnceLock<(Arc<Observer>, LogFormat)> = OnceLock::new();
+static LOG: OnceLock<(Arc<Observer>, EventFormat)> = OnceLock::new();
 
 /// The longest wait for the log to be written when the program ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 }
 
 /// Sends all further messages to the log of a service.
-pub(crate) fn use_log(observer: &Arc<Observer>, format: LogFormat) {
+pub(crate) fn use_log(observer: &Arc<Observer>, format: EventFormat) {
     // A process runs one service; only a test would set a second log.
     let _ = LOG.set((Arc::clone(observer), format));
 }
@@ -98,7 +98,7 @@ pub(crate) fn print_failure(failure: &Failure) -> Exit {
         report.push_str(&format!("\nhint: {hint}"));
     }
     match LOG.get() {
-        Some((log, LogFormat::Json)) => log.say(Level::Error, report),
+        Some((log, EventFormat::Json)) => log.say(Level::Error, report),
         log => {
             // The failure is the last message, after everything in the log.
             log.iter().for_each(|(log, _)| log.flush(FLUSH_TIMEOUT));

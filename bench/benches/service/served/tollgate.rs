@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate::policy::PolicyBuilder;
 use tollgate::policy::model::{MemorySettings, StoreSettings, WhenFullSetting};
 use tollgate::{RealClock, rule};
-use tollgate_server::observe::{EventLog, LogFormat, Observer, ObserverSettings};
+use tollgate_server::observe::{EventFormat, EventLog, Observer, ObserverSettings};
 use tollgate_server::{Engine, Listener, Listeners, Server};
 
 use super::print_listeners;
@@ -29,7 +29,7 @@ pub(super) async fn serve_three_rules(is_seen: bool) {
         .rule(rule("per-ip").per("client_ip").limit("1000000/s"))
         .rule(rule("all").limit("100000000/s"));
     let clock = Arc::new(RealClock::new());
-    let log = EventLog::start(LogFormat::Json, std::io::sink()).unwrap();
+    let log = EventLog::start(EventFormat::Json, std::io::sink()).unwrap();
     let settings = ObserverSettings { log: Some(log), ..ObserverSettings::default() };
     let observer = Arc::new(Observer::new(settings, clock.clone()).unwrap());
     let engine = Engine::with_observer(&policy.build().unwrap(), clock, observer, |_| {}).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use tollgate::clock::Clock;
 use tollgate::policy::promise::Promise;
-use tollgate_server::observe::{EventLog, IdentityFormat, LogFormat, Observer, ObserverSettings};
+use tollgate_server::observe::{EventFormat, EventLog, IdentityFormat, Observer, ObserverSettings};
 
 use crate::exit::Failure;
 use crate::output::{self, RepeatedError, log_info};
@@ -58,8 +58,8 @@ impl LogArguments {
     /// Starts the log. From then on all messages of the program go through it.
     pub(super) fn start(&self, clock: &Arc<dyn Clock>) -> Result<Arc<Observer>, Failure> {
         let format = match self.log_format {
-            LogFormatArgument::Text => LogFormat::Text,
-            LogFormatArgument::Json => LogFormat::Json,
+            LogFormatArgument::Text => EventFormat::Text,
+            LogFormatArgument::Json => EventFormat::Json,
         };
         let identities = match self.log_identities {
             IdentityForm::Hashed => IdentityFormat::Hashed,

@@ -22,7 +22,7 @@ pub use clients::client_names::{IdentityFormat, LogKeyError};
 pub use clients::tally::FrequentClient;
 pub use event::{AdminChange, Burst, ChangeKind, Event, LeftOut, Level, Notice, RuleNotice, Violation};
 pub use feed::{Delivery, EventSubscription};
-pub use log::{EventLog, LogFormat};
+pub use log::{EventFormat, EventLog};
 pub use observer::{Observer, ObserverSettings};
 pub use refused_call::{CallRefusal, RefusedCall};
 pub use timestamp::Timestamp;

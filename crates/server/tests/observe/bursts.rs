@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use serde_json::Value;
-use tollgate_server::observe::{IdentityFormat, LogFormat};
+use tollgate_server::observe::{EventFormat, IdentityFormat};
 
 use crate::observed_engine::ObservedEngine;
 
@@ -15,7 +15,7 @@ rules:
 
 #[test]
 fn burst_is_one_event_and_one_count() {
-    let observed = ObservedEngine::with(POLICY, IdentityFormat::Hashed, LogFormat::Json);
+    let observed = ObservedEngine::with(POLICY, IdentityFormat::Hashed, EventFormat::Json);
     let (steady, sudden) = (Ipv4Addr::new(203, 0, 113, 1), Ipv4Addr::new(203, 0, 113, 2));
     let window = |steady_requests: usize, sudden_requests: usize| {
         (0..steady_requests).for_each(|_| drop(observed.check_from(steady)));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use tollgate_server::observe::{IdentityFormat, LogFormat};
+use tollgate_server::observe::{EventFormat, IdentityFormat};
 
 use crate::observed_engine::ObservedEngine;
 
@@ -28,7 +28,7 @@ fn client(number: u64) -> Ipv4Addr {
 
 #[test]
 fn flood_keeps_the_log_within_its_rate_and_counts_offenders() {
-    let observed = ObservedEngine::with(POLICY, IdentityFormat::Plain, LogFormat::Json);
+    let observed = ObservedEngine::with(POLICY, IdentityFormat::Plain, EventFormat::Json);
     let mut exact: HashMap<String, u64> = HashMap::new();
     let (each, seconds) = (5_000, 4);
     let mut written = 0;
@@ -76,7 +76,7 @@ fn longest_line_has_at_most_1024_bytes() {
     let policy = format!(
         "version: 1\nidentity:\n  user: {{ given: true }}\n  other: {{ given: true }}\nrules:\n  - {{ name: {name}, key: [user, other], limit: 1/day, when: {{ path: '{route}/*' }} }}\n"
     );
-    for format in [LogFormat::Json, LogFormat::Text] {
+    for format in [EventFormat::Json, EventFormat::Text] {
         let observed = ObservedEngine::with(&policy, IdentityFormat::Plain, format);
         let long = "\\\"|".repeat(2_000);
         let identities = [("user", long.as_str()), ("other", long.as_str())];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tollgate::Request;
-use tollgate_server::observe::{Event, IdentityFormat, Level, LogFormat};
+use tollgate_server::observe::{Event, EventFormat, IdentityFormat, Level};
 
 use crate::observed_engine::ObservedEngine;
 
@@ -119,7 +119,7 @@ fn denials_and_delays_are_logged_and_peeks_are_not() {
 
 #[test]
 fn client_input_cannot_forge_log_lines() {
-    for format in [LogFormat::Text, LogFormat::Json] {
+    for format in [EventFormat::Text, EventFormat::Json] {
         let observed = ObservedEngine::with(POLICY, IdentityFormat::Plain, format);
         let user = "x\r\ntollgate: violation rule=forged \u{1b}[31m\u{2028}\" action=allow";
         (0..3).for_each(|_| drop(observed.check(&login(&[("user", user)]))));
@@ -132,7 +132,7 @@ fn client_input_cannot_forge_log_lines() {
 
 #[test]
 fn text_format_quotes_values_with_special_characters() {
-    let observed = ObservedEngine::with(POLICY, IdentityFormat::Plain, LogFormat::Text);
+    let observed = ObservedEngine::with(POLICY, IdentityFormat::Plain, EventFormat::Text);
     (0..2).for_each(|_| drop(observed.check(&login(&[("user", "a b\" rule=x")]))));
     let log = observed.log();
     let line = log.lines().find(|line| line.contains("rule=login")).unwrap();

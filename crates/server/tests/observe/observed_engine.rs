@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tollgate::policy::parse;
 use tollgate::{ManualClock, Request, Verdict};
-use tollgate_server::observe::{EventLog, IdentityFormat, LogFormat, Observer, ObserverSettings};
+use tollgate_server::observe::{EventFormat, EventLog, IdentityFormat, Observer, ObserverSettings};
 use tollgate_server::{Engine, FrontEnd};
 
 pub(crate) const S_NS: u64 = 1_000_000_000;
@@ -39,10 +39,10 @@ pub(crate) struct ObservedEngine {
 
 impl ObservedEngine {
     pub(crate) fn with_policy(policy: &str) -> ObservedEngine {
-        ObservedEngine::with(policy, IdentityFormat::Plain, LogFormat::Json)
+        ObservedEngine::with(policy, IdentityFormat::Plain, EventFormat::Json)
     }
 
-    pub(crate) fn with(policy: &str, identities: IdentityFormat, format: LogFormat) -> ObservedEngine {
+    pub(crate) fn with(policy: &str, identities: IdentityFormat, format: EventFormat) -> ObservedEngine {
         let (engine, clock, log_buffer) = ObservedEngine::engine(policy, identities, format);
         ObservedEngine { engine: Arc::new(engine), clock, log_buffer }
     }
@@ -51,7 +51,7 @@ impl ObservedEngine {
     pub(crate) fn engine(
         policy: &str,
         identities: IdentityFormat,
-        format: LogFormat,
+        format: EventFormat,
     ) -> (Engine, ManualClock, LogBuffer) {
         let clock = ManualClock::at(BEGIN_NS);
         let log_buffer = LogBuffer::default();

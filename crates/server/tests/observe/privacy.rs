@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate_server::observe::{IdentityFormat, LogFormat};
+use tollgate_server::observe::{EventFormat, IdentityFormat};
 
 use crate::test_service::TestService;
 
@@ -99,7 +99,7 @@ fn outputs(service: &TestService) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn outputs_after_traffic(identities: IdentityFormat, format: LogFormat) -> Vec<(&'static str, String)> {
+fn outputs_after_traffic(identities: IdentityFormat, format: EventFormat) -> Vec<(&'static str, String)> {
     let service = TestService::with_policy(POLICY, identities, format);
     send_identities(&service);
     service.engine.observer().run_periodic();
@@ -108,7 +108,7 @@ fn outputs_after_traffic(identities: IdentityFormat, format: LogFormat) -> Vec<(
 
 #[test]
 fn clients_are_hashed_by_default() {
-    for format in [LogFormat::Json, LogFormat::Text] {
+    for format in [EventFormat::Json, EventFormat::Text] {
         let outputs = outputs_after_traffic(IdentityFormat::Hashed, format);
         for action in ["deny", "warn", "reject", "block", "delay"] {
             assert!(outputs[0].1.contains(action), "no line has {action}: {}", outputs[0].1);
@@ -124,7 +124,7 @@ fn clients_are_hashed_by_default() {
 
 #[test]
 fn truncated_identities_are_never_complete() {
-    for (output, text) in outputs_after_traffic(IdentityFormat::Truncated, LogFormat::Json) {
+    for (output, text) in outputs_after_traffic(IdentityFormat::Truncated, EventFormat::Json) {
         for secret in SECRETS {
             assert!(!text.contains(secret), "{secret} is in {output}: {text}");
         }
@@ -134,7 +134,7 @@ fn truncated_identities_are_never_complete() {
 /// Shows that the tests above search the right places.
 #[test]
 fn plain_identities_are_found_in_the_outputs() {
-    let outputs = outputs_after_traffic(IdentityFormat::Plain, LogFormat::Json);
+    let outputs = outputs_after_traffic(IdentityFormat::Plain, EventFormat::Json);
     for secret in ["203.0.113.77", "192.0.2.55", "marker-user"] {
         assert!(outputs[0].1.contains(secret), "{secret} is not in {}: {}", outputs[0].0, outputs[0].1);
     }

@@ -1,7 +1,7 @@
 //! The rule that refused is the same in the response, the log and the metrics, on every front end.
 
 use serde_json::{Value, json};
-use tollgate_server::observe::{IdentityFormat, LogFormat};
+use tollgate_server::observe::{EventFormat, IdentityFormat};
 
 use crate::messages::OVER_LIMIT;
 use crate::resp_client::{Reply, bulk};
@@ -54,7 +54,7 @@ fn assert_log_and_metrics_agree(service: &TestService, front_end: &str, refusals
 
 #[test]
 fn response_log_and_metrics_name_the_same_rule() {
-    let service = TestService::with_policy(POLICY, IdentityFormat::Hashed, LogFormat::Json);
+    let service = TestService::with_policy(POLICY, IdentityFormat::Hashed, EventFormat::Json);
     let body = |ip: &str| format!(r#"{{"ip":"{ip}","method":"POST","path":"/auth/login","headers":{{"X-User":"u"}}}}"#);
 
     service.post("/v1/check", &body("203.0.113.1"));

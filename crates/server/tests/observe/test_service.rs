@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::uri::PathAndQuery;
 use tollgate::ManualClock;
-use tollgate_server::observe::{IdentityFormat, LogFormat};
+use tollgate_server::observe::{EventFormat, IdentityFormat};
 use tollgate_server::{Drained, Engine, Listener, Listeners, Server};
 use tollgate_testbed::InProcess;
 use tonic::client::Grpc;
@@ -29,7 +29,7 @@ pub(crate) struct TestService {
 }
 
 impl TestService {
-    pub(crate) fn with_policy(policy: &str, identities: IdentityFormat, format: LogFormat) -> TestService {
+    pub(crate) fn with_policy(policy: &str, identities: IdentityFormat, format: EventFormat) -> TestService {
         let (engine, clock, log_buffer) = ObservedEngine::engine(policy, identities, format);
         let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let listeners = Listeners { http: any_port, grpc: any_port, resp: any_port, ..Listeners::default() };

@@ -20,7 +20,7 @@ const FLUSH_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
+pub enum EventFormat {
     /// Text.
     #[default]
     Text,
@@ -43,7 +43,7 @@ enum LogMessage {
 
 impl EventLog {
     /// Starts the writer thread.
-    pub fn start(format: LogFormat, sink: impl Write + Send + 'static) -> io::Result<EventLog> {
+    pub fn start(format: EventFormat, sink: impl Write + Send + 'static) -> io::Result<EventLog> {
         let (queue, messages) = sync_channel(MAX_QUEUED_LINES);
         std::thread::Builder::new().name("tollgate-log".to_owned()).spawn(move || write(format, sink, &messages))?;
         Ok(EventLog { queue, dropped: AtomicU64::new(0) })
@@ -77,13 +77,13 @@ impl EventLog {
     }
 }
 
-fn write(format: LogFormat, mut sink: impl Write, messages: &Receiver<LogMessage>) {
+fn write(format: EventFormat, mut sink: impl Write, messages: &Receiver<LogMessage>) {
     while let Ok(message) = messages.recv() {
         match message {
             LogMessage::Write(event) => {
                 let mut line = match format {
-                    LogFormat::Text => text(&event),
-                    LogFormat::Json => event.to_json(),
+                    EventFormat::Text => text(&event),
+                    EventFormat::Json => event.to_json(),
                 };
                 line.push('\n');
                 // A failed write is ignored: the service continues. One call for each line keeps lines whole.
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn blocked_writer_drops_lines_without_blocking_callers() {
         let (release, blocked) = channel();
-        let log = EventLog::start(LogFormat::Json, BlockedWriter(blocked)).unwrap();
+        let log = EventLog::start(EventFormat::Json, BlockedWriter(blocked)).unwrap();
         let notice = Notice { time: Timestamp(0), level: Level::Info, message: String::new() };
         let event = Arc::new(Event::Notice(notice));
         let written = MAX_QUEUED_LINES + 100;

@@ -307,6 +307,8 @@ impl RegionScenario {
             6..8 if self.trouble != RegionTrouble::Instances => {
                 if draw == 6 {
                     self.weights = weights(&mut self.random, self.regions.len());
+                    // The part of the burst that moves to another region may be used in both, once.
+                    self.allowance += self.quota.burst();
                 }
                 self.regions[region].instances[instance] = self.start_instance(region, instance);
                 self.coverage.weight_changes += 1;

@@ -24,6 +24,6 @@ mod store;
 mod transport;
 mod wire;
 
-pub use regions::{RegionSettings, RegionStatus};
+pub use regions::{MissingShare, RegionDivision, RegionSettings, RegionStatus};
 pub use store::{BreakerSettings, BreakerState, CallDurations, RedisStore, RedisStoreSettings, StoreEvent, StoreStats};
 pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

@@ -124,6 +124,11 @@ impl WatchedPolicy {
         if reload.store_stays {
             message += &format!("\n{name}: the changed store settings apply after a restart");
         }
+        if reload.regions_stay {
+            message += &format!(
+                "\n{name}: the changed regions apply after a restart; until then the shares and the global server stay"
+            );
+        }
         self.policy = loaded.policy;
         Ok((message, loaded.warnings))
     }

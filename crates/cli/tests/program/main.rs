@@ -15,6 +15,7 @@ mod log;
 mod one_address;
 mod outputs;
 mod policies;
+mod region_servers;
 mod regions;
 mod reload;
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -1,8 +1,11 @@
 //! How a limit is divided among regions, and what the regions have agreed on.
 
 use std::fmt;
+use std::time::Duration;
 
 use tollgate_core::RegionShare;
+
+use super::RegionDivision;
 
 /// The weights of all regions and the length of an epoch: what must be the same in all regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,11 @@ impl Division {
         };
         let weights = words.map(weight).collect::<Option<Vec<_>>>()?;
         (!weights.is_empty()).then(|| Division::new(epoch_ms, weights))
+    }
+
+    /// Returns the weights and the epoch as reported to operators.
+    pub(crate) fn describe(&self) -> RegionDivision {
+        RegionDivision { weights: self.weights.clone(), epoch: Duration::from_millis(self.epoch_ms) }
     }
 
     /// Returns the share of a region; nothing if it is not one of the regions.

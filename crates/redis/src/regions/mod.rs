@@ -20,6 +20,7 @@ mod messages;
 mod rates;
 mod report;
 mod sync;
+mod votes;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -42,6 +43,7 @@ pub(crate) use exchange::{ExchangeServer, HashOp, HashReply};
 pub(crate) use hash_server::HashServer;
 pub(crate) use messages::write_scoped;
 pub(crate) use sync::RegionSync;
+pub(crate) use votes::read_awaited_votes;
 
 /// The regions that divide limits, and which of them this one is.
 #[derive(Clone, Debug)]
@@ -78,22 +80,102 @@ pub struct RegionStatus {
     /// The share of this region in thousandths of a limit's rate; `None` before the regions have agreed on one, or if the
     /// region's servers have not been read for an epoch. Then limits apply their failure mode.
     pub share: Option<u32>,
+    /// The part of the share that is never lent, in thousandths of a limit's rate; 0 without a share.
+    pub reserve: u32,
+    /// Why the region has no share; `None` if it has one.
+    pub missing_share: Option<MissingShare>,
+    /// The length of an epoch: the agreed one, or that of the policy before one is agreed.
+    pub epoch: Duration,
     /// The start of the current epoch by the clock of the global server, in milliseconds since 1970.
     pub epoch_start_ms: Option<u64>,
-    /// The time since the global server last replied to this instance.
+    /// The time since the store was opened.
+    pub opened_before: Duration,
+    /// The time since the global server last replied to a vote of this instance; `None` if it never did.
     pub synced_before: Option<Duration>,
-    /// The number of keys of which this region borrows a part of the rate, and lends one, in this epoch.
+    /// The time since which no call to the global server got a reply, if at least two were made; else `None`.
+    pub global_silent_for: Option<Duration>,
+    /// The weights and the epoch of the policy with which the store was opened.
+    pub configured: RegionDivision,
+    /// The weights and the epoch on which the regions have agreed, as known in this region.
+    pub agreed: Option<RegionDivision>,
+    /// The start of the epoch from which they hold, in milliseconds since 1970; 0 for the first ones.
+    pub agreed_from_ms: u64,
+    /// The regions that have voted for other weights or another epoch than the policy's; `None` unless those are
+    /// [pending](RegionStatus::is_division_pending), and before the votes were read.
+    pub awaited_votes: Option<Vec<String>>,
+    /// The number of keys of which this region borrows a part of the rate in this epoch.
     pub borrowing_keys: u64,
     /// The number of keys of which this region lends a part of the rate.
     pub lending_keys: u64,
-    /// The number of keys in this region's last report.
+    /// The number of keys in the last report that this instance has sent.
     pub reported_keys: u64,
-    /// Epochs for which this instance has reported, read all reports, or failed to do so.
+    /// Reports of this instance that the global server accepted. One instance reports for its region in each epoch.
     pub reports: u64,
+    /// Epochs before which, as far as this instance knows, no report of its region was accepted: the region lends and
+    /// borrows nothing in them. The first epoch after the start is not counted.
+    pub missed_reports: u64,
     /// Epochs of which this instance has read the reports of all regions.
     pub reads: u64,
-    /// Calls to the global server or to the region's hashes that got no reply.
-    pub failures: u64,
+    /// Calls to the global server that got no reply.
+    pub global_failures: u64,
+    /// Calls to the hashes on the region's servers that got no reply.
+    pub regional_failures: u64,
+}
+
+impl RegionStatus {
+    /// Returns whether the regions have agreed on other weights or another epoch than those of this instance's policy.
+    #[must_use]
+    pub fn is_division_pending(&self) -> bool {
+        self.synced_before.is_some() && self.agreed.as_ref().is_some_and(|agreed| *agreed != self.configured)
+    }
+}
+
+/// Why a region has no share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissingShare {
+    /// The region has never learnt what the regions have agreed on.
+    NothingAgreed,
+    /// The weights that may hold do not all include this region.
+    NotMember,
+    /// This instance has not read its region's servers for an epoch.
+    NotRead,
+}
+
+impl MissingShare {
+    /// Returns the name in responses.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            MissingShare::NothingAgreed => "nothing-agreed",
+            MissingShare::NotMember => "not-member",
+            MissingShare::NotRead => "not-read",
+        }
+    }
+}
+
+/// The weights of regions and the length of an epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegionDivision {
+    /// The weights of all regions, in the order of their names.
+    pub weights: Vec<(String, u32)>,
+    /// The length of an epoch.
+    pub epoch: Duration,
+}
+
+impl std::fmt::Display for RegionDivision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.weights.iter().try_for_each(|(name, weight)| write!(f, "{name}={weight} "))?;
+        write!(f, "with sync {:?}", self.epoch)
+    }
+}
+
+/// When the global server was called.
+#[derive(Clone, Copy, Debug, Default)]
+struct GlobalCalls {
+    synced_at: Option<Instant>,
+    /// When the first of the last calls was made, none of which got a reply, and how many there were.
+    silent_since: Option<(Instant, u32)>,
 }
 
 /// What an instance knows of the rates of its region, and what is asked of it.
@@ -106,6 +188,7 @@ pub(crate) struct Regions {
     /// The scopes of all limits that are divided.
     scopes: Mutex<BTreeSet<String>>,
     status: Mutex<RegionStatus>,
+    global_calls: Mutex<GlobalCalls>,
     faults: RegionFaultPoints,
 }
 
@@ -126,6 +209,7 @@ impl Regions {
             demand: Demand::new(),
             scopes: Mutex::default(),
             status: Mutex::new(RegionStatus { region: region.to_owned(), ..RegionStatus::default() }),
+            global_calls: Mutex::default(),
             faults,
         }
     }
@@ -161,8 +245,38 @@ impl Regions {
     }
 
     pub(crate) fn status(&self) -> RegionStatus {
-        let share = self.share(Instant::now()).map(|share| share.rate);
-        RegionStatus { share, ..lock(&self.status).clone() }
+        let now = Instant::now();
+        let share = self.share(now);
+        let calls = *lock(&self.global_calls);
+        let known = lock(&self.status).clone();
+        // If it is not known that there is none, it was not read.
+        let missing_share = known.missing_share.unwrap_or(MissingShare::NotRead);
+        let silent = calls.silent_since.filter(|(_, calls)| *calls > 1);
+        RegionStatus {
+            share: share.map(|share| share.rate),
+            reserve: share.map_or(0, RegionShare::reserve),
+            missing_share: share.is_none().then_some(missing_share),
+            opened_before: now.saturating_duration_since(self.base),
+            synced_before: calls.synced_at.map(|at| now.saturating_duration_since(at)),
+            global_silent_for: silent.map(|(since, _)| now.saturating_duration_since(since)),
+            ..known
+        }
+    }
+
+    /// Records whether a call to the global server got a reply.
+    fn note_global_call(&self, sent_at: Instant, has_replied: bool) {
+        let mut calls = lock(&self.global_calls);
+        let (since, count) = calls.silent_since.unwrap_or((sent_at, 0));
+        calls.silent_since = (!has_replied).then_some((since, count.saturating_add(1)));
+    }
+
+    /// Records which regions have voted for another division than that of the policy.
+    pub(crate) fn note_awaited_votes(&self, awaited: Option<Vec<String>>) {
+        self.update_status(|status| status.awaited_votes = awaited);
+    }
+
+    fn note_synced(&self, at: Instant) {
+        lock(&self.global_calls).synced_at = Some(at);
     }
 
     fn update_status(&self, update: impl FnOnce(&mut RegionStatus)) {

@@ -16,7 +16,7 @@ use super::exchange::{Exchange, ExchangeServer, HashOp, HashReply, fields, timed
 use super::messages::{self, ScopedKey};
 use super::rates::{EpochRates, KeyRates};
 use super::report::{RegionReport, ReportHeader, balances, kept_rates, listed};
-use super::{RegionSettings, Regions, lock};
+use super::{MissingShare, RegionSettings, Regions, lock};
 use crate::resp_value::Value;
 
 /// The most chunks in one call, so that no call keeps a server busy for long.
@@ -33,7 +33,7 @@ const CUTOFF: u64 = 900;
 /// The names of hashes of one region, and of those that all regions share. No scope begins with `\.`. They differ,
 /// because the global server may be that of a region too.
 const OF_REGION: &str = "\\.region";
-const OF_ALL: &str = "\\.regions";
+pub(super) const OF_ALL: &str = "\\.regions";
 
 /// Synchronises one instance.
 pub(crate) struct RegionSync {
@@ -54,7 +54,6 @@ pub(crate) struct RegionSync {
     /// Whether the region is to vote for the division of this instance's policy.
     votes: bool,
     clock: Option<ClockReading>,
-    last_sync: Option<Instant>,
     /// When demand was taken last.
     demand_since: Instant,
     epoch: EpochProgress,
@@ -93,6 +92,9 @@ impl RegionSync {
         instance: String,
         forgets: bool,
     ) -> RegionSync {
+        regions.update_status(|status| {
+            (status.configured, status.epoch) = (settings.division().describe(), settings.epoch);
+        });
         RegionSync {
             regions: Arc::clone(regions),
             exchange,
@@ -106,7 +108,6 @@ impl RegionSync {
             stored: None,
             votes: true,
             clock: None,
-            last_sync: None,
             demand_since: Instant::now(),
             epoch: EpochProgress::default(),
         }
@@ -137,10 +138,7 @@ impl RegionSync {
             self.started_at.get_or_insert(start_ms);
             self.is_first_epoch = self.epoch.start_ms == 0;
             self.epoch = EpochProgress { start_ms, length_ms, ..EpochProgress::default() };
-            let synced_before = self.last_sync.map(|at| at.elapsed());
-            self.regions.update_status(|status| {
-                (status.epoch_start_ms, status.synced_before) = (Some(start_ms), synced_before);
-            });
+            self.regions.update_status(|status| status.epoch_start_ms = Some(start_ms));
             if self.read_share().await && lost {
                 self.epoch.is_report_known = true;
                 self.publish_kept(&KeyRates::new());
@@ -202,9 +200,15 @@ impl RegionSync {
     }
 
     async fn call(&self, server: ExchangeServer, name: String, op: HashOp) -> Option<(ClockReading, HashReply)> {
+        let sent_at = Instant::now();
         let reply = timed(&*self.exchange, self.regions.base, server, name, op).await;
-        if reply.is_none() {
-            self.regions.update_status(|status| status.failures += 1);
+        let failed = u64::from(reply.is_none());
+        match server {
+            ExchangeServer::Regional => self.regions.update_status(|status| status.regional_failures += failed),
+            ExchangeServer::Global => {
+                self.regions.note_global_call(sent_at, reply.is_some());
+                self.regions.update_status(|status| status.global_failures += failed);
+            }
         }
         reply
     }
@@ -275,6 +279,7 @@ impl RegionSync {
         if self.regions.faults.ignores_votes() {
             share = share.map(|_| self.settings.share());
         }
+        self.describe_agreement(share, now_ms);
         // Clocks may run apart by this much meanwhile.
         let valid = Duration::from_millis(self.epoch_ms(now_ms)).mul_f64(0.999);
         self.regions.set_share(share, asked_at + valid, Instant::now());
@@ -282,6 +287,21 @@ impl RegionSync {
 
     fn share(&self) -> Option<RegionShare> {
         self.regions.share(Instant::now())
+    }
+
+    fn describe_agreement(&self, share: Option<RegionShare>, now_ms: u64) {
+        let missing_share = match share {
+            None => Some(MissingShare::NothingAgreed),
+            Some(share) if share.rate == 0 => Some(MissingShare::NotMember),
+            Some(_) => None,
+        };
+        let epoch = Duration::from_millis(self.epoch_ms(now_ms));
+        self.regions.update_status(|status| {
+            (status.missing_share, status.epoch) = (missing_share, epoch);
+            if let Some(agreed) = &self.agreement.agreed {
+                (status.agreed, status.agreed_from_ms) = (Some(agreed.division.describe()), agreed.since_ms);
+            }
+        });
     }
 
     /// Reads the global server's clock and what the regions have agreed on, and votes.
@@ -306,7 +326,7 @@ impl RegionSync {
         let replied = self.call(ExchangeServer::Global, self.global_hash(), vote).await;
         let Some((reading, reply)) = replied else { return false };
         self.observe(reading);
-        self.last_sync = Some(Instant::now());
+        self.regions.note_synced(Instant::now());
         self.votes = false;
         let [Value::Integer(number), Value::Bulk(Some(agreed)), Value::Bulk(Some(previous))] = &reply[..] else {
             return false;
@@ -389,6 +409,7 @@ impl RegionSync {
         let [report, kept] = &values[..] else { return };
         if !self.regions.faults.may_have_offered(!matches!(report, Value::Bulk(None)), self.is_first_epoch) {
             self.epoch.is_report_known = true;
+            self.note_missed_report();
             return self.publish_balances(&HashMap::new());
         }
         let kept = match count(kept) {
@@ -422,11 +443,20 @@ impl RegionSync {
         let Some(reports) = self.read_reports(start_ms.saturating_sub(length_ms), length_ms).await else { return };
         let balances = balances(&self.settings.region, &reports);
         self.regions.update_status(|status| status.reads += 1);
+        if !reports.iter().any(|(region, _)| *region == self.settings.region) {
+            self.note_missed_report();
+        }
         self.publish_balances(&balances);
         let amounts: Vec<(ScopedKey, u64)> =
             balances.into_iter().map(|(key, balance)| (key, (balance + BALANCE_OFFSET) as u64)).collect();
         // If that fails, another instance reads the reports too.
         let _ = self.put_chunks(ExchangeServer::Regional, &name, "balances", &amounts, true, 4 * length_ms).await;
+    }
+
+    fn note_missed_report(&self) {
+        if !self.is_first_epoch {
+            self.regions.update_status(|status| status.missed_reports += 1);
+        }
     }
 
     /// Reads the reports of all regions to an epoch that has ended.

@@ -103,7 +103,7 @@ impl HashWorld {
         if self.random.below(1_000) >= self.faults_per_mille {
             return CallFate { executed_after: Some(there), answered_after: Some(there + back) };
         }
-        let late = self.late.mul_f64(f64::from(self.random.below(1_000)) / 1_000.0);
+        let late = self.late * self.random.below(1_000) / 1_000;
         match self.random.below(4) {
             0 => CallFate { executed_after: None, answered_after: None },
             1 => CallFate { executed_after: Some(there), answered_after: None },

@@ -138,6 +138,9 @@ enum RegionTrouble {
     Servers,
 }
 
+/// The admissions of one key: the time in microseconds since the start, and the cost.
+type AdmissionLog = Vec<(u64, u64)>;
+
 struct RegionScenario {
     random: Random,
     regions: Vec<SimulatedRegion>,
@@ -145,8 +148,8 @@ struct RegionScenario {
     quota: Quota,
     keys: Vec<Vec<u8>>,
     weights: Vec<(String, u32)>,
-    /// The admissions of each key: the time in microseconds since the start, and the cost.
-    admissions: Arc<Mutex<Vec<Vec<(u64, u64)>>>>,
+    /// The admissions of each key.
+    admissions: Arc<Mutex<Vec<AdmissionLog>>>,
     /// How many more tokens a key may admit because of failovers.
     allowance: u64,
     /// Until when the sum of the rates may be larger, because of a failover.

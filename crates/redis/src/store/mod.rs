@@ -49,6 +49,7 @@ use self::leases::terms::LeaseTerms;
 use self::limit::{Origin, RedisLimitData};
 use self::refund::receipt::{AdmittedBy, RedisReceiptData};
 use self::refusals::RefusalCache;
+use self::report::region_events::report_region_events;
 use self::report::stats::Counters;
 use self::report::throttle::Throttle;
 use self::server_clock::ServerClock;
@@ -189,8 +190,10 @@ impl RedisStore {
         inner.report_first_contact();
         let region_task = match inner.settings.regions.as_ref().map(|regions| &regions.global) {
             Some(global) => {
-                let exchange = RedisExchange::new(Arc::clone(&client), Arc::new(RedisClient::start(global)?));
-                inner.region_sync(Arc::new(exchange)).map(|sync| tokio::spawn(sync.run()))
+                let global = Arc::new(RedisClient::start(global)?);
+                let exchange: Arc<dyn Exchange> = Arc::new(RedisExchange::new(Arc::clone(&client), global));
+                inner.runtime.spawn(report_region_events(Arc::downgrade(&inner), Arc::clone(&exchange)));
+                inner.region_sync(exchange).map(|sync| tokio::spawn(sync.run()))
             }
             None => None,
         };

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use tollgate::policy::CheckedPolicy;
-use tollgate::policy::model::StoreSettings;
+use tollgate::policy::model::{Regions, StoreSettings};
 use tollgate::policy::promise::{Promise, promises};
 use tollgate::policy::published::Published;
 use tollgate::policy::{CounterChange, counter_changes};
@@ -20,6 +20,8 @@ pub(super) struct PolicyData {
     pub(super) published: Published,
     pub(super) promises: Vec<Promise>,
     store: StoreSettings,
+    /// The regions of a shared store.
+    regions: Option<Regions>,
     pub(super) public_names: PublicNames,
     pub(super) fingerprint: String,
 }
@@ -44,6 +46,8 @@ pub enum ReloadError {
 pub struct Reload {
     /// Whether the store settings differ; the new ones apply after a restart.
     pub store_stays: bool,
+    /// Whether the regions of a shared store differ; the new ones apply after a restart.
+    pub regions_stay: bool,
     /// The counters that start anew.
     pub counter_changes: Vec<CounterChange>,
 }
@@ -83,9 +87,13 @@ impl Engine {
         }
         let store_stays = active.store != store;
         active.store = store;
+        // So do its regions. The shares of a store in memory follow from the policy.
+        let is_shared = matches!(before.store, StoreSettings::Redis(_));
+        let regions_stay = is_shared && active.regions != before.regions;
+        active.regions.clone_from(&before.regions);
         self.active.store(Arc::new(active));
         self.has_permits.store(has_permits(&self.limiter), Relaxed);
-        Ok(Reload { store_stays, counter_changes })
+        Ok(Reload { store_stays, regions_stay, counter_changes })
     }
 }
 
@@ -96,6 +104,7 @@ impl PolicyData {
             published: Published::of(policy),
             promises: promises(policy),
             store: policy.store.clone(),
+            regions: policy.regions.clone(),
             public_names: PublicNames::of(policy),
             fingerprint: policy.fingerprint(),
         }

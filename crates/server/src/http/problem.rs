@@ -164,6 +164,12 @@ impl ProblemDetails {
         ProblemDetails::new(StatusCode::NOT_FOUND, detail.to_owned())
     }
 
+    pub(super) fn no_regions() -> ProblemDetails {
+        let detail = "this service has no regions: they need `regions` in the policy, the name of this one, and a store on \
+                      Redis";
+        ProblemDetails::new(StatusCode::NOT_FOUND, detail.to_owned())
+    }
+
     pub(super) fn too_many_subscribers(max: usize) -> ProblemDetails {
         ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, format!("all {max} event streams are in use"))
     }

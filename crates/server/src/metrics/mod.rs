@@ -4,6 +4,7 @@ pub(crate) mod counter;
 pub(crate) mod exposition;
 pub(crate) mod public_names;
 pub(crate) mod receipt_metrics;
+pub(crate) mod region_metrics;
 pub(crate) mod reload_metrics;
 pub(crate) mod sharded_counters;
 pub(crate) mod shared_store_metrics;
@@ -72,6 +73,9 @@ impl ServiceMetrics {
 fn write_stores(engine: &Engine, exposition: &mut Exposition<'_>) {
     if let Some(store) = engine.limiter().store_as::<RedisStore>() {
         shared_store_metrics::write(&store.stats(), exposition);
+        if let Some(status) = store.region_status() {
+            region_metrics::write(&status, exposition);
+        }
     }
     let receipts = engine.receipts();
     exposition.gauge("tollgate_receipts", "Valid receipts.", receipts.len() as u64);

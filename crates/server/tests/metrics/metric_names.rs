@@ -35,8 +35,12 @@ fn metrics_of_all_stores() -> BTreeSet<String> {
     let store = format!("store: {{ redis: {{ nodes: ['{}'], deadline: 5s }} }}", redis.address());
     let directory = TemporaryDirectory::new("tollgate-observed").unwrap();
     let snapshot = format!("store: {{ memory: {{ snapshot: '{}' }} }}", directory.path().join("counters").display());
+    let regions = format!(
+        "{store}\nregions: {{ self: eu, weights: {{ eu: 1, us: 1 }}, global: {{ nodes: ['{}'] }} }}",
+        redis.address()
+    );
     let mut names = BTreeSet::new();
-    for store in ["", &snapshot, &store] {
+    for store in ["", &snapshot, &store, &regions] {
         let service = TestService::with_policy(&traffic::policy(store));
         traffic::send(&service);
         names.extend(service.scrape().names());

@@ -50,7 +50,11 @@ fn check_metrics(text: &str) {
 fn promtool_accepts_the_metrics() {
     let redis = RedisServer::start(&[]).unwrap();
     let store = format!("store: {{ redis: {{ nodes: ['{}'], deadline: 5s }} }}", redis.address());
-    for store in ["", &store] {
+    let regions = format!(
+        "{store}\nregions: {{ self: eu, weights: {{ eu: 1, us: 1 }}, global: {{ nodes: ['{}'] }} }}",
+        redis.address()
+    );
+    for store in ["", &store, &regions] {
         let service = TestService::with_policy(&traffic::policy(store));
         // With all counters at 0, and after traffic.
         check_metrics(&service.metrics_text());

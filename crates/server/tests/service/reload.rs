@@ -55,10 +55,13 @@ fn reload_refuses_another_kind_of_store_and_keeps_store_settings() {
     assert!(matches!(reload(&service.engine, &redis), Err(ReloadError::OtherStore)));
     assert_eq!(service.check(r#"{"ip":"203.0.113.9"}"#)["limit"], 100);
     let smaller = per_ip(50, "store: { memory: { entries: 1000 } }\n");
-    assert_eq!(reload(&service.engine, &smaller).unwrap(), Reload { store_stays: true, counter_changes: Vec::new() });
+    assert_eq!(
+        reload(&service.engine, &smaller).unwrap(),
+        Reload { store_stays: true, regions_stay: false, counter_changes: Vec::new() }
+    );
     assert_eq!(
         reload(&service.engine, &per_ip(50, "")).unwrap(),
-        Reload { store_stays: false, counter_changes: Vec::new() }
+        Reload { store_stays: false, regions_stay: false, counter_changes: Vec::new() }
     );
 }
 

@@ -3,5 +3,6 @@
 pub(super) mod durations;
 pub(super) mod first_contact;
 pub(super) mod health_checks;
+pub(super) mod region_events;
 pub(super) mod stats;
 pub(super) mod throttle;

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use tollgate_store::OnFailure;
 
+use crate::regions::{MissingShare, RegionDivision};
 use crate::store::breaker::state::BreakerState;
 use crate::store::report::durations::{CallDurations, DurationCounters};
+use crate::store::report::region_events;
 use crate::transport::Cause;
 
 /// Statistics of a shared store since it was built.
@@ -140,6 +142,57 @@ pub enum StoreEvent {
         /// The address of the server.
         server: String,
     },
+    /// This instance knows the share of its region, and has synchronised with the global server of the regions.
+    RegionSynced {
+        /// The name of the region.
+        region: String,
+        /// Its share in thousandths of a limit's rate.
+        share: u32,
+        /// The agreed weights.
+        division: RegionDivision,
+    },
+    /// The global server of the regions does not reply.
+    GlobalUnreached {
+        /// The addresses of the server, as configured.
+        servers: Vec<String>,
+        /// The name of this region.
+        region: String,
+        /// What the region enforces meanwhile at most, in thousandths of a limit's rate; `None` without a share.
+        rate: Option<u32>,
+    },
+    /// The global server of the regions replies again.
+    GlobalReached {
+        /// The addresses of the server, as configured.
+        servers: Vec<String>,
+    },
+    /// This region has no share of the limits that regions divide.
+    ShareMissing {
+        /// The name of the region.
+        region: String,
+        /// The reason.
+        why: MissingShare,
+    },
+    /// This region has its share again.
+    ShareRestored {
+        /// The name of the region.
+        region: String,
+        /// The share in thousandths of a limit's rate.
+        share: u32,
+    },
+    /// The regions have not agreed on the weights of this instance's policy, and continue with others.
+    WeightsPending {
+        /// The weights of the policy.
+        configured: RegionDivision,
+        /// The agreed weights.
+        agreed: RegionDivision,
+        /// The regions that have voted for others than the policy's.
+        awaited: Vec<String>,
+    },
+    /// The regions have agreed on the weights of this instance's policy, after others.
+    WeightsAgreed {
+        /// The weights.
+        division: RegionDivision,
+    },
 }
 
 impl StoreEvent {
@@ -151,11 +204,18 @@ impl StoreEvent {
             | StoreEvent::BreakerClosed { .. }
             | StoreEvent::ServerLeft { .. }
             | StoreEvent::SecretKeyAgrees { .. }
+            | StoreEvent::RegionSynced { .. }
+            | StoreEvent::GlobalReached { .. }
+            | StoreEvent::ShareRestored { .. }
+            | StoreEvent::WeightsPending { .. }
+            | StoreEvent::WeightsAgreed { .. }
             | StoreEvent::DebtsPaid { .. } => false,
             StoreEvent::Unreached { .. }
             | StoreEvent::BreakerOpened { .. }
             | StoreEvent::CauseChanged { .. }
             | StoreEvent::SecretKeyDiffers { .. }
+            | StoreEvent::GlobalUnreached { .. }
+            | StoreEvent::ShareMissing { .. }
             | StoreEvent::BadValue { .. } => true,
         }
     }
@@ -199,6 +259,7 @@ impl fmt::Display for StoreEvent {
             StoreEvent::ServerLeft { server } => {
                 write!(f, "the store's server {server}, which failed, left the topology: another server owns its keys")
             }
+            event => region_events::describe(event, f),
         }
     }
 }

@@ -5,6 +5,7 @@ mod events;
 mod key_body;
 mod key_path;
 mod keys;
+mod regions;
 mod reload;
 mod top;
 
@@ -67,6 +68,7 @@ pub(crate) fn admin_routes(admin: AdminState) -> HttpRouter {
         .route("/api/keys/{*key}", get(keys::inspect).put(keys::set).delete(keys::reset))
         .route("/api/overrides", get(keys::overrides))
         .route("/api/overrides/{*key}", delete(keys::end_override))
+        .route("/api/regions", get(regions::regions))
         .route("/api/reload", post(reload::reload))
         .fallback(super::no_such_path)
         .method_not_allowed_fallback(super::wrong_method)

@@ -37,7 +37,7 @@ impl DividedKey {
         let quota = Quota::token_bucket(rate.parse().unwrap()).unwrap();
         let token = i128::from(quota.period_ns() / quota.amount());
         assert!(
-            quota.period_ns().is_multiple_of(quota.amount()) && token.is_multiple_of(1_000),
+            quota.period_ns().is_multiple_of(quota.amount()) && token % 1_000 == 0,
             "a token takes whole microseconds"
         );
         let mut client = Client::connect(server);

@@ -17,7 +17,7 @@ use crate::model::{Consistency, CostSource, FailureMode, Grant, Policy, Regions,
 use bound::Costs;
 pub use bound::{AdmissionBound, DebtBound, MostAdmitted};
 pub use lease::LeaseBound;
-use regional::Division;
+use regional::RegionalPromise;
 pub use regional::{RegionBound, RegionalBound};
 use shown::shown;
 pub use words::{ANY_SPAN, algorithm as algorithm_words, limit as limit_words, most as most_words};
@@ -181,8 +181,9 @@ impl Promise {
         };
         let lease_ns = rule.lease_ns(store);
         let has_server = matches!(store, StoreSettings::Redis(_));
-        let division = regions.filter(|_| rule.is_regional(store)).map(|regions| Division::new(regions, has_server));
-        let epoch_ns = division.as_ref().map(Division::epoch_ns);
+        let division =
+            regions.filter(|_| rule.is_regional(store)).map(|regions| RegionalPromise::new(regions, has_server));
+        let epoch_ns = division.as_ref().map(RegionalPromise::epoch_ns);
         let consistency = match store {
             _ if division.is_some() => Some(Consistency::Regional),
             StoreSettings::Redis(_) if lease_ns.is_some() => Some(Consistency::Leased),
@@ -247,7 +248,7 @@ struct PromiseContext<'a> {
     warned: Option<Warned>,
     share: Option<(u32, u32)>,
     lease_ns: Option<u64>,
-    division: Option<Division<'a>>,
+    division: Option<RegionalPromise<'a>>,
 }
 
 impl PromiseContext<'_> {
@@ -275,7 +276,7 @@ impl PromiseContext<'_> {
 
     /// Returns the limits of a grant that regions divide: the bounds are those of all regions together, and refusals
     /// those of the smallest region that is shown.
-    fn regional_limits(&self, division: &Division<'_>, quotas: &[Quota]) -> Vec<LimitPromise> {
+    fn regional_limits(&self, division: &RegionalPromise<'_>, quotas: &[Quota]) -> Vec<LimitPromise> {
         let smallest = division.smallest();
         let of_region = quotas.iter().filter_map(|quota| smallest?.quota(quota).ok());
         let costs = Costs::of(&self.rule.cost, &of_region.collect::<Vec<_>>());

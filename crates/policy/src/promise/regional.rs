@@ -36,15 +36,15 @@ pub struct RegionBound {
 }
 
 /// The part of a limit that its regions can lend or enforce.
-pub(super) struct Division<'p> {
+pub(super) struct RegionalPromise<'p> {
     regions: &'p Regions,
     /// The counters are on a server, which can lose them.
     has_server: bool,
 }
 
-impl<'p> Division<'p> {
-    pub(super) fn new(regions: &'p Regions, has_server: bool) -> Division<'p> {
-        Division { regions, has_server }
+impl<'p> RegionalPromise<'p> {
+    pub(super) fn new(regions: &'p Regions, has_server: bool) -> RegionalPromise<'p> {
+        RegionalPromise { regions, has_server }
     }
 
     pub(super) const fn epoch_ns(&self) -> u64 {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn figures_equal_those_computed_manually() {
-        let bound = Division::new(&regions(), true).bound(&quota("600/min burst 1000"), Vec::new());
+        let bound = RegionalPromise::new(&regions(), true).bound(&quota("600/min burst 1000"), Vec::new());
         // Offers of 475, 285 and 190 thousandths of 10 tokens a second, for 10 seconds.
         assert_eq!(bound.global_failover, 95);
         let shown = |region: &RegionBound| {
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn own_region_is_shown_alone_and_has_no_failover_in_memory() {
         let regions = Regions { own: Some("us".to_owned()), ..regions() };
-        let bound = Division::new(&regions, false).bound(&quota("600/min"), Vec::new());
+        let bound = RegionalPromise::new(&regions, false).bound(&quota("600/min"), Vec::new());
         let shown: Vec<_> = bound.regions.iter().map(|region| (&*region.region, region.server_failover)).collect();
         assert_eq!(shown, [("us", None)]);
     }
@@ -150,7 +150,7 @@ mod tests {
     fn longest_refusal_is_at_the_rate_of_the_reserve() {
         let (all, quota) = (regions(), quota("600/min burst 1000"));
         let refusal_s = |regions: &Regions, cost| {
-            Division::new(regions, true).longest_refusal_ns(&quota, cost, false).map(|ns| ns / S_NS)
+            RegionalPromise::new(regions, true).longest_refusal_ns(&quota, cost, false).map(|ns| ns / S_NS)
         };
         // 10 thousandths of 10 tokens a second is a token in 10 seconds, 25 thousandths one in 4.
         assert_eq!((refusal_s(&all, 1), refusal_s(&all, 200), refusal_s(&all, 201)), (Some(10), Some(2_000), None));

@@ -15,7 +15,7 @@ const SHARDS: usize = 32;
 
 /// What is asked of each key: the tokens that requests would need, whether they pass or not.
 #[derive(Debug)]
-pub(super) struct Demand {
+pub(super) struct RegionDemand {
     shards: Vec<Mutex<DemandShard>>,
     hasher: RandomState,
 }
@@ -35,9 +35,9 @@ pub(super) struct DemandedTokens {
     pub(super) period_ns: u64,
 }
 
-impl Demand {
-    pub(super) fn new() -> Demand {
-        Demand { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+impl RegionDemand {
+    pub(super) fn new() -> RegionDemand {
+        RegionDemand { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
     }
 
     /// Counts a request of `cost` for a key of a limit.
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn demand_of_equal_keys_is_added_and_taken_once() {
-        let demand = Demand::new();
+        let demand = RegionDemand::new();
         for (key, cost) in [(b"a", 2), (b"b", 1), (b"a", 3)] {
             demand.count(key, cost, &limit());
         }
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn keys_are_bounded_and_the_rest_is_reported_as_incomplete() {
-        let demand = Demand::new();
+        let demand = RegionDemand::new();
         for number in 0..2 * MAX_KEYS as u64 {
             demand.count(&number.to_le_bytes(), 1, &limit());
         }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn need_is_a_part_of_the_whole_rate_with_an_eighth_to_spare() {
+    fn need_is_a_fraction_of_the_whole_rate_with_an_eighth_to_spare() {
         // 100 tokens in ten seconds, of a limit of 50 a second.
         let asked = DemandedTokens { tokens: 100, amount: 50, period_ns: 1_000_000_000 };
         assert_eq!(needed_millionths(asked, 10_000_000), 225_000);

@@ -20,7 +20,7 @@ pub(super) struct Offer<'a> {
 }
 
 /// Returns the loan of each want, and the amount lent of each offer. The loans are no more in sum than what is lent, and
-/// nobody lends more than it offers.
+/// no region lends more than it offers.
 ///
 /// Scarce offers are divided by weight: the smallest wants relative to their weight are met first (weighted max-min
 /// fairness).

@@ -29,7 +29,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_core::{Quota, RegionShare};
 
-use self::demand::Demand;
+use self::demand::RegionDemand;
 pub(crate) use self::fault_points::RegionFaultPoints;
 use self::rates::{EpochRates, Rates};
 use crate::call::RefillSchedule;
@@ -179,12 +179,12 @@ struct GlobalCalls {
 }
 
 /// What an instance knows of the rates of its region, and what is asked of it.
-pub(crate) struct Regions {
+pub(crate) struct RegionState {
     /// The time to which all times in nanoseconds or microseconds refer.
     base: Instant,
     region: String,
     shared: RwLock<SharedRates>,
-    demand: Demand,
+    demand: RegionDemand,
     /// The scopes of all limits that are divided.
     scopes: Mutex<BTreeSet<String>>,
     status: Mutex<RegionStatus>,
@@ -199,14 +199,14 @@ struct SharedRates {
     rates: Rates,
 }
 
-impl Regions {
-    pub(crate) fn new(region: &str, faults: RegionFaultPoints) -> Regions {
+impl RegionState {
+    pub(crate) fn new(region: &str, faults: RegionFaultPoints) -> RegionState {
         let base = Instant::now();
-        Regions {
+        RegionState {
             base,
             region: region.to_owned(),
             shared: RwLock::new(SharedRates { share: None, valid_until: base, rates: Rates::new(base, faults) }),
-            demand: Demand::new(),
+            demand: RegionDemand::new(),
             scopes: Mutex::default(),
             status: Mutex::new(RegionStatus { region: region.to_owned(), ..RegionStatus::default() }),
             global_calls: Mutex::default(),
@@ -321,11 +321,11 @@ pub(crate) struct RegionalLimit {
     pub(crate) whole: Quota,
     /// The length of the part of the names of its keys that differs between regions or repeats the scope.
     pub(crate) name_prefix_len: usize,
-    pub(crate) regions: Arc<Regions>,
+    pub(crate) regions: Arc<RegionState>,
 }
 
-impl std::fmt::Debug for Regions {
+impl std::fmt::Debug for RegionState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Regions").field("region", &self.region).finish_non_exhaustive()
+        f.debug_struct("RegionState").field("region", &self.region).finish_non_exhaustive()
     }
 }

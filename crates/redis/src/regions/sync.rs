@@ -16,7 +16,7 @@ use super::exchange::{Exchange, ExchangeServer, HashOp, HashReply, fields, timed
 use super::messages::{self, ScopedKey};
 use super::rates::{EpochRates, KeyRates};
 use super::report::{RegionReport, ReportHeader, balances, kept_rates, listed};
-use super::{MissingShare, RegionSettings, Regions, lock};
+use super::{MissingShare, RegionSettings, RegionState, lock};
 use crate::resp_value::Value;
 
 /// The most chunks in one call, so that no call keeps a server busy for long.
@@ -37,7 +37,7 @@ pub(super) const OF_ALL: &str = "\\.regions";
 
 /// Synchronises one instance.
 pub(crate) struct RegionSync {
-    regions: Arc<Regions>,
+    regions: Arc<RegionState>,
     exchange: Arc<dyn Exchange>,
     settings: RegionSettings,
     /// The prefix of the names of keys on the region's servers.
@@ -85,7 +85,7 @@ struct EpochTimes {
 
 impl RegionSync {
     pub(crate) fn new(
-        regions: &Arc<Regions>,
+        regions: &Arc<RegionState>,
         exchange: Arc<dyn Exchange>,
         settings: RegionSettings,
         prefix: String,

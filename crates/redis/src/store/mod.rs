@@ -55,7 +55,7 @@ use self::report::throttle::Throttle;
 use self::server_clock::ServerClock;
 use crate::admin::RedisAdmin;
 use crate::call::{Answer, ScriptOp, ScriptReply};
-use crate::regions::{Exchange, RedisExchange, RegionStatus, RegionSync, RegionalLimit, Regions};
+use crate::regions::{Exchange, RedisExchange, RegionState, RegionStatus, RegionSync, RegionalLimit};
 use crate::transport::{Slot, Transport};
 use crate::wire::{RedisClient, RedisOptions};
 
@@ -120,7 +120,7 @@ pub(crate) struct Inner {
     /// Tokens that this instance has leased, and spends without a call.
     leases: LeaseTable,
     /// The regions that divide limits; `None` if there is only this one.
-    pub(crate) regions: Option<Arc<Regions>>,
+    pub(crate) regions: Option<Arc<RegionState>>,
     /// Whether any limit may be leased.
     has_leases: AtomicBool,
     breakers: Breakers,
@@ -157,7 +157,7 @@ impl Inner {
             regions: settings
                 .regions
                 .as_ref()
-                .map(|regions| Arc::new(Regions::new(&regions.region, fault_points.of_regions()))),
+                .map(|regions| Arc::new(RegionState::new(&regions.region, fault_points.of_regions()))),
             has_leases: AtomicBool::new(false),
             breakers: Breakers::new(settings.breaker, settings.seed),
             counters: Counters::default(),
@@ -471,7 +471,11 @@ impl fmt::Debug for RedisStore {
 
 impl Inner {
     /// Returns the share of this region in a limit by the policy, and the regions.
-    fn divide(&self, scope: &str, whole: &Quota) -> Result<(RegionShare, Arc<Regions>), Box<dyn Error + Send + Sync>> {
+    fn divide(
+        &self,
+        scope: &str,
+        whole: &Quota,
+    ) -> Result<(RegionShare, Arc<RegionState>), Box<dyn Error + Send + Sync>> {
         let (Some(regions), Some(settings)) = (&self.regions, &self.settings.regions) else {
             return Err(format!("the limit {scope} is regional, but the store has no regions: add them").into());
         };

@@ -1,10 +1,12 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::calibrate::CalibrateArguments;
+use crate::check::CheckArguments;
 use crate::compare::CompareArguments;
 use crate::explain::ExplainArguments;
 use crate::import::ImportArguments;
 use crate::init::InitArguments;
+use crate::keys::KeysArguments;
 use crate::limits::LimitsArguments;
 use crate::message::MessageArguments;
 use crate::serve::ServeArguments;
@@ -34,6 +36,8 @@ pub(crate) enum CliCommand {
     Simulate(SimulateArguments),
     Compare(CompareArguments),
     Calibrate(CalibrateArguments),
+    Check(CheckArguments),
+    Keys(KeysArguments),
     Import(ImportArguments),
     Message(MessageArguments),
     /// Print the JSON Schema of policy files, for editors

@@ -1,18 +1,23 @@
 //! The `tollgate` program: parses arguments, prints results and returns exit codes. The other crates do the work.
 
 mod arguments;
+mod blocks;
 mod calibrate;
+mod check;
 mod colours;
 mod compare;
 mod exit;
 mod explain;
 mod import;
 mod init;
+mod keys;
 mod limits;
 mod message;
 mod output;
 mod policy_file;
 mod region;
+mod remote;
+mod request;
 mod serve;
 mod simulate;
 mod usage_hints;
@@ -43,6 +48,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         CliCommand::Simulate(arguments) => simulate::simulate(&arguments),
         CliCommand::Compare(arguments) => compare::compare(&arguments),
         CliCommand::Calibrate(arguments) => calibrate::calibrate(&arguments),
+        CliCommand::Check(arguments) => check::check(&arguments),
+        CliCommand::Keys(arguments) => keys::keys(&arguments),
         CliCommand::Import(arguments) => import::import(&arguments),
         CliCommand::Message(arguments) => message::message(&arguments),
         CliCommand::Schema => output::print(&format!("{}\n", json_schema().trim_end())).map(|()| Exit::Done),

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use crate::quota::{AlgorithmKind, Quota};
 
 /// The rate of a limit that a region enforces, in parts of the whole rate.
@@ -33,6 +35,20 @@ pub enum NotRegional {
     /// The region's weight is less than a thousandth of the sum.
     NoRate,
 }
+
+impl fmt::Display for NotRegional {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NotRegional::Algorithm => {
+                "only token buckets, and leaky buckets without a queue, can be divided among regions"
+            }
+            NotRegional::NoBurst => "the region's share of the burst is less than one token",
+            NotRegional::NoRate => "the region's weight is less than a thousandth of the sum",
+        })
+    }
+}
+
+impl std::error::Error for NotRegional {}
 
 impl RegionShare {
     /// The whole rate, in the unit of shares.

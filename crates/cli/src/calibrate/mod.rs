@@ -16,11 +16,11 @@ use tollgate_workbench::plot::calibration_drawing;
 use crate::arguments::OutputFormat;
 use crate::exit::{Exit, Failure};
 use crate::output::{self, log_info};
+use crate::remote::ServiceUrl;
 use crate::workbench::logs::{self, LOG_FORMAT_HELP, LOG_HELP, LOG_LONG_HELP};
 use crate::workbench::plot_file::{PLOT_HELP, PlotFile, cannot_write};
 use crate::workbench::table::duration;
 use served::ServedTarget;
-use served::http_get::AdminUrl;
 
 /// Propose limits that the traffic of access logs supports
 ///
@@ -63,12 +63,12 @@ pub(crate) struct CalibrateArguments {
     #[arg(
         long,
         value_name = "URL",
-        value_parser = AdminUrl::parse,
+        value_parser = ServiceUrl::parse,
         conflicts_with_all = ["write", "plot"],
         env = "TOLLGATE_CALIBRATE_ADMIN",
         hide_env_values = true
     )]
-    admin: Option<AdminUrl>,
+    admin: Option<ServiceUrl>,
 
     /// Key to count by: client_ip, user, host, path, or the name of a field of the log. May be repeated
     #[arg(

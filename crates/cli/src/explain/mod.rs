@@ -1,5 +1,5 @@
+mod descriptor;
 mod json;
-mod request;
 mod text;
 
 use std::path::PathBuf;
@@ -12,8 +12,9 @@ use tollgate::policy::model::{BUILT_IN_IDENTITIES, TIER};
 use crate::arguments::OutputFormat;
 use crate::exit::{Exit, Failure};
 use crate::output::log_info;
+use crate::request::RequestArguments;
 use crate::{output, policy_file};
-use request::RequestArguments;
+use descriptor::DescriptorArguments;
 
 /// Show which rules apply to a request, and why the others do not
 ///
@@ -27,6 +28,9 @@ pub(crate) struct ExplainArguments {
 
     #[command(flatten)]
     request: RequestArguments,
+
+    #[command(flatten)]
+    descriptor: DescriptorArguments,
 
     /// Format of the output
     #[arg(
@@ -70,9 +74,9 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<Exit, Failure> {
     for (name, _) in identities.iter().filter(|(name, _)| !is_declared(&loaded.policy, name)) {
         log_info(format_args!("the policy has no identity `{name}`: its value has no effect"));
     }
-    let entries = arguments.request.entries();
-    let explanation = match arguments.request.descriptor(&entries) {
-        Some(descriptor) => policy.explain(&arguments.request.descriptor_request(&descriptor)),
+    let entries = arguments.descriptor.entries();
+    let explanation = match arguments.descriptor.descriptor(&entries) {
+        Some(descriptor) => policy.explain(&DescriptorArguments::request(&descriptor, arguments.request.cost)),
         None => policy.explain(&arguments.request.request(&identities)),
     };
     match arguments.format {

@@ -1,11 +1,9 @@
 //! An explanation as text.
 
-use std::fmt::Write;
-
 use tollgate::policy::promise::{algorithm_words, limit_words, most_words};
 use tollgate::policy::{Access, Application, CompiledPolicy, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 
-use crate::colours::Colours;
+use crate::blocks::{push_block, push_line};
 
 pub(super) fn page(policy: &CompiledPolicy, explanation: &Explanation) -> String {
     let mut page = String::new();
@@ -96,23 +94,4 @@ fn application_lines(
     }
     lines.push(("cost", application.cost.to_string()));
     lines
-}
-
-/// Appends a heading and a table of names and values.
-fn push_block<N: AsRef<str>>(page: &mut String, heading: &str, lines: &[(N, String)]) {
-    push_line(page, format_args!("{}", Colours::of_stdout().heading(heading)));
-    let width = lines.iter().map(|(name, _)| name.as_ref().chars().count()).max().unwrap_or(0);
-    for (name, value) in lines {
-        push_line(page, format_args!("  {:width$}  {}", name.as_ref(), printable(value)));
-    }
-}
-
-/// Replaces control characters: values come from requests, and could contain escape sequences for the terminal.
-fn printable(value: &str) -> String {
-    value.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
-fn push_line(page: &mut String, line: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(page, "{line}");
 }

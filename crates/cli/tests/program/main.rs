@@ -18,6 +18,7 @@ mod policies;
 mod region_servers;
 mod regions;
 mod reload;
+mod remote;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../server/tests/resp/resp_client.rs"]
 mod resp_client;

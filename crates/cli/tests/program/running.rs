@@ -74,7 +74,8 @@ impl Running {
                 Ok(json) => format!("tollgate: {}", json["message"].as_str().unwrap_or_default()),
                 Err(_) => line,
             };
-            let address = line.strip_prefix(&format!("tollgate: {name} listening on {scheme}://"));
+            let address = line.strip_prefix(&format!("tollgate: {name} listening on {scheme}"));
+            let address = address.and_then(|rest| rest.strip_prefix("s://").or_else(|| rest.strip_prefix("://")));
             address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
         };
         let http = listening("http", "http");

@@ -122,7 +122,7 @@ fn variables_set_flags_of_every_kind() {
         assert_eq!(strict.0, Some(code), "{value}: {}", strict.1);
     }
     let shop = crate::outputs::policy("shop.yaml");
-    let headers = [("TOLLGATE_EXPLAIN_HEADER", "X-User-ID: 42\nX-Tier: pro")];
+    let headers = [("TOLLGATE_REQUEST_HEADER", "X-User-ID: 42\nX-Tier: pro")];
     let (code, text) = with(&headers, &["explain", &shop]);
     assert_eq!(code, Some(0));
     assert!(text.contains("(tier pro)") && text.contains("42"), "{text}");

@@ -1,7 +1,6 @@
 //! Calibration from what a running service has counted under its rules.
 
 mod headroom;
-pub(super) mod http_get;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,12 +12,9 @@ use crate::arguments::OutputFormat;
 use crate::colours::Colours;
 use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::remote::{HttpCall, ServiceConnection, ServiceUrl};
 use crate::workbench::table::{count, grouped, percent, printable};
 use headroom::RuleHeadroom;
-use http_get::AdminUrl;
-
-/// The environment variable with the token of the admin listener.
-const TOKEN_VARIABLE: &str = "TOLLGATE_ADMIN_TOKEN";
 
 /// The share of the decisions that must pass, and the margin.
 pub(super) struct ServedTarget {
@@ -60,13 +56,11 @@ struct HeadroomJson {
     decisions: u64,
 }
 
-pub(super) fn calibrate(admin: &AdminUrl, target: &ServedTarget, format: OutputFormat) -> Result<Exit, Failure> {
-    let token = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
-    let get = |path: &str| admin.get(path, token.as_deref());
-    let json = |path: &str| -> Result<Value, Failure> {
-        serde_json::from_str(&get(path)?).map_err(|_| Failure::failed(format!("{admin}{path} returned no JSON")))
-    };
-    let (rules, top, headroom) = (json("/api/rules")?, json("/api/top")?, headroom::read(&get("/metrics")?));
+pub(super) fn calibrate(admin: &ServiceUrl, target: &ServedTarget, format: OutputFormat) -> Result<Exit, Failure> {
+    let service = ServiceConnection::to_admin(admin.clone())?;
+    let json = |path: &str| service.json(HttpCall::get(path));
+    let metrics = service.body(HttpCall::get("/metrics"))?;
+    let (rules, top, headroom) = (json("/api/rules")?, json("/api/top")?, headroom::read(&metrics));
     let rules = rules["rules"].as_array().cloned().unwrap_or_default();
     let proposal = |rule: &Value| {
         let name = rule["rule"].as_str()?;

@@ -42,8 +42,10 @@ impl fmt::Display for NotRegional {
             NotRegional::Algorithm => {
                 "only token buckets, and leaky buckets without a queue, can be divided among regions"
             }
-            NotRegional::NoBurst => "the region's share of the burst is less than one token",
-            NotRegional::NoRate => "the region's weight is less than a thousandth of the sum",
+            NotRegional::NoBurst => {
+                "the region's share of the burst is less than one request: raise the burst or its weight"
+            }
+            NotRegional::NoRate => "the region's weight is less than a thousandth of the sum: raise it",
         })
     }
 }

@@ -33,7 +33,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, NotRegional, Quota, RegionShare, Settlement};
+use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Quota, RegionShare, Settlement};
 use tollgate_store::{
     BoxFuture, Charge, ChargeReceipt, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Store, StoreAdmin,
 };
@@ -283,7 +283,7 @@ impl RedisStore {
     ) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         let whole = with_permit_lease(quota, self.inner.settings.default_lease)?;
         let regional = if options.regional { Some(self.inner.divide(scope, &whole)?) } else { None };
-        let quota = regional.as_ref().map_or(Ok(whole), |(share, _)| share.quota(&whole)).map_err(not_regional)?;
+        let quota = regional.as_ref().map_or(Ok(whole), |(share, _)| share.quota(&whole))?;
         let fallback_limit = |quota: Quota| match origin {
             Origin::Policy => self.inner.fallback.limit(scope, quota),
             // Keys of callers are counted in a separate table of the fallback too, so that they evict no key of the
@@ -480,7 +480,7 @@ impl Inner {
             return Err(format!("the limit {scope} is regional, but the store has no regions: add them").into());
         };
         let share = settings.share();
-        share.quota(whole).map_err(not_regional)?;
+        share.quota(whole)?;
         Ok((share, Arc::clone(regions)))
     }
 
@@ -502,17 +502,6 @@ impl Inner {
         let overrun = timeout_at(deadline, answer).await.ok().and_then(Result::ok);
         Settlement { overrun: overrun.unwrap_or(0) }
     }
-}
-
-fn not_regional(reason: NotRegional) -> Box<dyn Error + Send + Sync> {
-    match reason {
-        NotRegional::NoBurst => {
-            "the region's share of the burst is less than one request: raise the burst or its weight"
-        }
-        NotRegional::NoRate => "the region's weight is less than a thousandth of the sum: raise it",
-        _ => "only token buckets, and leaky buckets without a queue, can be divided among regions",
-    }
-    .into()
 }
 
 fn overrun(reply: &ScriptReply) -> u64 {

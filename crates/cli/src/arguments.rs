@@ -3,6 +3,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::calibrate::CalibrateArguments;
 use crate::check::CheckArguments;
 use crate::compare::CompareArguments;
+use crate::demo::DemoArguments;
 use crate::explain::ExplainArguments;
 use crate::import::ImportArguments;
 use crate::init::InitArguments;
@@ -29,6 +30,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
     Serve(ServeArguments),
+    Demo(DemoArguments),
     Init(InitArguments),
     Validate(ValidateArguments),
     Explain(ExplainArguments),

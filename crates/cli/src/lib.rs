@@ -6,6 +6,7 @@ mod calibrate;
 mod check;
 mod colours;
 mod compare;
+mod demo;
 mod exit;
 mod explain;
 mod import;
@@ -41,6 +42,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     };
     let result = match arguments.command {
         CliCommand::Serve(arguments) => serve::serve(&arguments),
+        CliCommand::Demo(arguments) => demo::demo(&arguments),
         CliCommand::Init(arguments) => init::init(&arguments),
         CliCommand::Validate(arguments) => validate::validate(&arguments),
         CliCommand::Explain(arguments) => explain::explain(&arguments),

@@ -12,6 +12,7 @@ mod signals;
 mod snapshots;
 mod store_events;
 
+use std::convert::Infallible;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tollgate::clock::Clock;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::promise::{Promise, promises};
@@ -33,6 +35,7 @@ use tollgate_server::{
     ReloadRequest, Server,
 };
 
+use crate::demo::send_traffic;
 use crate::exit::{Exit, Failure};
 use crate::output::{log, log_info};
 use crate::policy_file;
@@ -42,7 +45,7 @@ use arguments::number_up_to;
 use connections::ConnectionArguments;
 #[cfg(feature = "tls")]
 use encryption::{TlsArguments, WatchedTls};
-use listen_address::ListenAddress;
+pub(crate) use listen_address::ListenAddress;
 use notify::{ServiceState, notify};
 use observing::{LogArguments, Observing};
 use policy_watch::WatchedPolicy;
@@ -139,8 +142,27 @@ pub(crate) struct ServeArguments {
     tls: TlsArguments,
 }
 
+/// Whether the service is for others, or shows generated traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServeMode {
+    Service,
+    /// With the starter policy, generated traffic and a log of notices only. Without tokens and TLS: the
+    /// listeners are on loopback.
+    Demo,
+}
+
 /// Runs the service until a signal stops it.
 pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
+    serve_as(ServeMode::Service, arguments)
+}
+
+/// Runs the service with generated traffic until a signal stops it.
+pub(crate) fn serve_demo(arguments: &ServeArguments) -> Result<Exit, Failure> {
+    serve_as(ServeMode::Demo, arguments)
+}
+
+fn serve_as(mode: ServeMode, arguments: &ServeArguments) -> Result<Exit, Failure> {
+    let is_demo = mode == ServeMode::Demo;
     let listeners = Listeners {
         http: arguments.http.address(),
         grpc: arguments.grpc.address(),
@@ -151,13 +173,14 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     if is_off(listeners.http) && is_off(listeners.grpc) && is_off(listeners.resp) && is_off(listeners.admin) {
         return Err(Failure::wrong_usage("all listeners are off: nothing would be served"));
     }
-    let loaded = match &arguments.file {
+    let file = arguments.file.as_ref().filter(|_| !is_demo);
+    let loaded = match file {
         Some(file) => policy_file::read_valid(file, MissingSecrets::Refuse)?,
         None => policy_file::starter(),
     };
     let loaded = require_region(loaded, arguments.region.name.as_deref())?;
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-    let observer = arguments.log.start(&clock)?;
+    let observer = arguments.log.start(&clock, is_demo)?;
     let runtime =
         runtime(arguments.threads).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
     // A shared store keeps its connections on the runtime.
@@ -167,8 +190,8 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let engine = Engine::with_observer(&loaded.policy, clock, observer, move |event| events.handle(event))
         .map_err(|error| engine_failure(arguments, &loaded, &error))?;
     drop(entered);
-    let admin_token = arguments.admin_access.token().read()?;
-    let access_token = arguments.callers.token().read()?;
+    let admin_token = if is_demo { None } else { arguments.admin_access.token().read()? };
+    let access_token = if is_demo { None } else { arguments.callers.token().read()? };
     let watched_tokens = [
         arguments.admin_access.token().watch(admin_token.as_ref()),
         arguments.callers.token().watch(access_token.as_ref()),
@@ -180,7 +203,8 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let service = Service {
         engine,
         store_events,
-        file: arguments.file.clone(),
+        mode,
+        file: file.cloned(),
         region: arguments.region.name.clone(),
         listeners,
         watched_tokens: watched_tokens.into_iter().flatten().collect(),
@@ -188,7 +212,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         callers: arguments.callers.access(access_token),
         connections,
         #[cfg(feature = "tls")]
-        tls: arguments.tls.load()?,
+        tls: if is_demo { None } else { arguments.tls.load()? },
         warnings,
         promises: promises(&loaded.policy),
         loaded,
@@ -243,6 +267,7 @@ fn engine_failure(arguments: &ServeArguments, loaded: &Loaded, error: &LimiterEr
 
 /// The configured service, ready to run.
 struct Service {
+    mode: ServeMode,
     engine: Engine,
     store_events: Arc<StoreEvents>,
     file: Option<PathBuf>,
@@ -308,7 +333,8 @@ impl Service {
         let engine = server.engine();
         let snapshots = Snapshots::start(&engine);
         notify(ServiceState::Ready);
-        let drained = serve_until_stopped(server, &mut signals, watched).await;
+        let traffic = (self.mode == ServeMode::Demo).then(|| start_traffic(&server)).flatten();
+        let drained = serve_until_stopped(server, &mut signals, watched, traffic).await;
         engine.close().await;
         let is_written = match snapshots {
             Some(snapshots) => snapshots.stop().await,
@@ -386,9 +412,25 @@ impl WatchedFiles {
     }
 }
 
+/// Starts the traffic of the demo, and logs where to look.
+fn start_traffic(server: &Server) -> Option<JoinHandle<Infallible>> {
+    let address_of =
+        |wanted: Listener| server.addresses().find_map(|(listener, at)| (listener == wanted).then_some(at));
+    let (http, admin) = (address_of(Listener::Http)?, address_of(Listener::Admin)?);
+    log_info(format_args!("generated traffic runs: open http://{admin}/ in a browser; Ctrl-C stops"));
+    Some(tokio::spawn(send_traffic(http)))
+}
+
 /// Serves until the first signal to stop, then drains until the second. Returns the outcome of the drain; `None` if a
 /// second signal ended it.
-async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: WatchedFiles) -> Option<Drained> {
+///
+/// Generated traffic ends before the drain.
+async fn serve_until_stopped(
+    server: Server,
+    signals: &mut Signals,
+    watched: WatchedFiles,
+    traffic: Option<JoinHandle<Infallible>>,
+) -> Option<Drained> {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = server.serve(async {
         // The sender is not dropped before it has sent.
@@ -400,6 +442,7 @@ async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Wat
         () = watched.until_stopped(signals) => {}
     }
     notify(ServiceState::Stopping);
+    traffic.iter().for_each(JoinHandle::abort);
     log_info("stopping: answering requests in flight");
     let _ = stop.send(());
     tokio::select! {

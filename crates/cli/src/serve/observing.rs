@@ -55,8 +55,9 @@ enum IdentityForm {
 }
 
 impl LogArguments {
-    /// Starts the log. From then on all messages of the program go through it.
-    pub(super) fn start(&self, clock: &Arc<dyn Clock>) -> Result<Arc<Observer>, Failure> {
+    /// Starts the log, for notices only or with the events of clients and rules. From then on all messages of the program
+    /// go through it.
+    pub(super) fn start(&self, clock: &Arc<dyn Clock>, notices_only: bool) -> Result<Arc<Observer>, Failure> {
         let format = match self.log_format {
             LogFormatArgument::Text => EventFormat::Text,
             LogFormatArgument::Json => EventFormat::Json,
@@ -68,6 +69,7 @@ impl LogArguments {
         };
         let log = EventLog::start(format, io::stderr())
             .map_err(|error| Failure::failed(format!("cannot start the thread of the log: {error}")))?;
+        let log = if notices_only { log.notices_only() } else { log };
         let settings = ObserverSettings { identities, key_file: self.log_key_file.clone(), log: Some(log) };
         let observer = Observer::new(settings, Arc::clone(clock)).map_err(|error| match &self.log_key_file {
             Some(file) => Failure::failed(format!("cannot use {} as the log key: {error}", file.display())),

@@ -7,6 +7,7 @@ mod attacker;
 mod callers;
 #[path = "../../../server/tests/service/client.rs"]
 mod client;
+mod demo;
 mod hostile;
 mod identities;
 mod key_rotation;

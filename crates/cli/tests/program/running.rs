@@ -65,7 +65,8 @@ impl Running {
         Running::start(command)
     }
 
-    fn start(mut command: Command) -> Running {
+    /// Starts `serve` or `demo`.
+    pub(crate) fn start(mut command: Command) -> Running {
         let mut process = ChildProcess::start(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
         let mut listening = |name: &str, scheme: &str| {
             let line = process.line().unwrap().unwrap_or_default();
@@ -80,7 +81,7 @@ impl Running {
         };
         let http = listening("http", "http");
         let given: Vec<_> = command.get_args().collect();
-        let is_on = |listener: &str| !given.windows(2).any(|pair| pair == [listener, "off"]);
+        let is_on = |listener: &str| given[0] != "demo" && !given.windows(2).any(|pair| pair == [listener, "off"]);
         let grpc = is_on("--grpc").then(|| listening("grpc", "http"));
         let resp = is_on("--resp").then(|| listening("resp", "redis"));
         let admin = listening("admin", "http");

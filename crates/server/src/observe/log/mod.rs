@@ -34,6 +34,7 @@ pub enum EventFormat {
 pub struct EventLog {
     queue: SyncSender<LogMessage>,
     dropped: AtomicU64,
+    notices_only: bool,
 }
 
 enum LogMessage {
@@ -46,10 +47,19 @@ impl EventLog {
     pub fn start(format: EventFormat, sink: impl Write + Send + 'static) -> io::Result<EventLog> {
         let (queue, messages) = sync_channel(MAX_QUEUED_LINES);
         std::thread::Builder::new().name("tollgate-log".to_owned()).spawn(move || write(format, sink, &messages))?;
-        Ok(EventLog { queue, dropped: AtomicU64::new(0) })
+        Ok(EventLog { queue, dropped: AtomicU64::new(0), notices_only: false })
+    }
+
+    /// Leaves out the events of clients and rules.
+    #[must_use]
+    pub fn notices_only(self) -> EventLog {
+        EventLog { notices_only: true, ..self }
     }
 
     pub(super) fn write(&self, event: &Arc<Event>) {
+        if self.notices_only && !matches!(**event, Event::Notice(_) | Event::Change(_)) {
+            return;
+        }
         if self.queue.try_send(LogMessage::Write(Arc::clone(event))).is_err() {
             self.dropped.fetch_add(1, Relaxed);
         }

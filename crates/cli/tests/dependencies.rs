@@ -17,7 +17,10 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
     ("tollgate-redis", &["tollgate-core", "tollgate-store", "tollgate-testbed"]),
     ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-store", "tollgate-redis", "tollgate-testbed"]),
     ("tollgate-workbench", &["tollgate-core", "tollgate-policy", "tollgate-store", "tollgate", "tollgate-testbed"]),
-    ("tollgate-server", &["tollgate-core", "tollgate-policy", "tollgate-store", "tollgate", "tollgate-testbed"]),
+    (
+        "tollgate-server",
+        &["tollgate-core", "tollgate-policy", "tollgate-store", "tollgate", "tollgate-workbench", "tollgate-testbed"],
+    ),
     (
         "tollgate-cli",
         &[

@@ -24,7 +24,9 @@ use crate::listen::{ListenerMetrics, ShareMetrics};
 use crate::metrics::ServiceMetrics;
 use crate::metrics::receipt_metrics::ReceiptUse;
 use crate::observe::{LogKeyError, Observer, ObserverSettings};
+use crate::policy_source::{PolicyHistory, PolicySource};
 use crate::receipts::{ReceiptName, Receipts};
+use crate::rule_metrics::TotalCounts;
 use crate::snapshot::SnapshotWriter;
 use crate::store::{self, OpenStore};
 use crate::throttle::{CachedQuota, CallerQuotas, NotThrottled, ThrottleCounts};
@@ -47,6 +49,8 @@ pub struct Engine {
     metrics: ServiceMetrics,
     observer: Arc<Observer>,
     snapshots: Option<Arc<SnapshotWriter>>,
+    /// The file of the active policy, and the recent reloads.
+    policy_history: PolicyHistory,
     /// Held while a policy is replaced, so that its parts change together.
     replacing: Mutex<()>,
     /// Disables metrics and observation, for benchmarks.
@@ -98,6 +102,7 @@ impl Engine {
             metrics,
             observer,
             snapshots,
+            policy_history: PolicyHistory::default(),
             replacing: Mutex::default(),
             skips_observation: false,
         })
@@ -336,6 +341,31 @@ impl Engine {
     #[must_use]
     pub fn observer(&self) -> &Arc<Observer> {
         &self.observer
+    }
+
+    /// Sets the file of the active policy, for operators.
+    pub fn set_policy_source(&self, source: PolicySource) {
+        self.policy_history.set_source(source);
+    }
+
+    /// Records the outcome of a reload for operators: what has changed, or why the previous policy stays active.
+    pub fn note_reload(&self, outcome: Result<&str, &str>) {
+        let (Ok(message) | Err(message)) = outcome;
+        self.policy_history.note(self.observer.now(), outcome.is_ok(), message);
+    }
+
+    pub(crate) fn policy_history(&self) -> &PolicyHistory {
+        &self.policy_history
+    }
+
+    /// Returns the time of the last successful load of a policy, in seconds since 1970.
+    pub(crate) fn policy_loaded_at_s(&self) -> u64 {
+        self.metrics.reloads.last_success_s()
+    }
+
+    /// Returns the counts of all decisions since the start.
+    pub(crate) fn counts(&self) -> TotalCounts {
+        self.metrics.rules.counts()
     }
 
     /// Returns the metrics in Prometheus' text format.

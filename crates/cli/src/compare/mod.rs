@@ -1,10 +1,10 @@
-mod json;
 mod text;
 
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use tollgate::Rate;
+use tollgate_server::ComparisonBody;
 use tollgate_workbench::compare::Comparer;
 use tollgate_workbench::log::LogFormat;
 use tollgate_workbench::plot::comparison_drawing;
@@ -109,7 +109,9 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Failure> {
     let traffic = match arguments.traffic {
         Some(traffic) => {
             let arrivals = traffic.pattern().arrivals(&arguments.limit).ok_or_else(|| too_large(&arguments.limit))?;
-            arrivals.iter().for_each(|arrival| comparer.arrival(arrival));
+            for arrival in &arrivals {
+                comparer.arrival(arrival);
+            }
             format!("{} traffic", traffic.name())
         }
         None => read_logs(arguments, &mut comparer)?,
@@ -117,7 +119,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Result<Exit, Failure> {
     let comparison = comparer.finish();
     match arguments.format {
         OutputFormat::Text => output::print(&text::page(&comparison, &traffic, arguments.plot.is_none()))?,
-        OutputFormat::Json => output::print_json(&json::answer(&comparison))?,
+        OutputFormat::Json => output::print_json(&ComparisonBody::from(&comparison))?,
     }
     if let Some(plot) = &arguments.plot {
         plot.write(&comparison_drawing(&comparison))?;

@@ -1,5 +1,4 @@
 mod descriptor;
-mod json;
 mod text;
 
 use std::path::PathBuf;
@@ -8,6 +7,7 @@ use clap::Args;
 use tollgate::policy::CheckedPolicy;
 use tollgate::policy::MissingSecrets;
 use tollgate::policy::model::{BUILT_IN_IDENTITIES, TIER};
+use tollgate_server::ExplanationBody;
 
 use crate::arguments::OutputFormat;
 use crate::exit::{Exit, Failure};
@@ -81,7 +81,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<Exit, Failure> {
     };
     match arguments.format {
         OutputFormat::Text => output::print(&text::page(&policy, &explanation))?,
-        OutputFormat::Json => output::print_json(&json::body(&policy, &explanation))?,
+        OutputFormat::Json => output::print_json(&ExplanationBody::new(&policy, &explanation))?,
     }
     Ok(Exit::Done)
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tollgate::policy::CheckedPolicy;
 use tollgate::policy::{Diagnostic, LoadError, Loaded, MissingSecrets, NamedFile};
-use tollgate_server::Engine;
 use tollgate_server::observe::Level;
+use tollgate_server::{Engine, PolicySource};
 
 use super::policy_changes;
 use crate::output::{log, log_info};
@@ -50,6 +50,8 @@ impl WatchedPolicy {
         region: Option<String>,
         active: Loaded,
     ) -> WatchedPolicy {
+        let name = file.map_or_else(|| "the starter policy".to_owned(), policy_file::name_of);
+        engine.set_policy_source(PolicySource::new(&name, &active.text, &active.policy));
         let file = file.map(Path::to_owned);
         let loaded = FileContents { policy: file.as_deref().and_then(content_hash), named: active.files };
         WatchedPolicy { engine, policy: active.policy, file, region, seen: loaded.clone(), loaded }
@@ -71,7 +73,7 @@ impl WatchedPolicy {
 
     /// Reloads the policy, and logs and returns the outcome. If the file is invalid, the active policy stays.
     pub(super) fn reload(&mut self) -> Result<String, String> {
-        match self.try_reload() {
+        let outcome = match self.try_reload() {
             Ok((message, warnings)) => {
                 message.lines().for_each(log_info);
                 let warnings = log_warnings(&warnings);
@@ -81,7 +83,9 @@ impl WatchedPolicy {
                 log(Level::Error, &error);
                 Err(error)
             }
-        }
+        };
+        self.engine.note_reload(outcome.as_deref().map_err(String::as_str));
+        outcome
     }
 
     /// Returns a description of the changes, and the warnings about the new policy.
@@ -129,6 +133,7 @@ impl WatchedPolicy {
                 "\n{name}: the changed regions apply after a restart; until then the shares and the global server stay"
             );
         }
+        self.engine.set_policy_source(PolicySource::new(&name, &loaded.text, &loaded.policy));
         self.policy = loaded.policy;
         Ok((message, loaded.warnings))
     }

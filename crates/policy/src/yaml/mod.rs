@@ -54,6 +54,8 @@ pub struct Loaded {
     pub accepted: Vec<Diagnostic>,
     /// The files that the policy names and that were read with it. If one changes, the policy changes.
     pub files: Vec<NamedFile>,
+    /// The text of the file.
+    pub text: String,
 }
 
 /// Parses and checks a policy.
@@ -109,7 +111,7 @@ pub fn parse_with(
             }
             let mut accepted = located(&source, policy.accepted(), &root);
             accepted.extend(notes.extract_if(.., |note| policy.accept.iter().any(|code| code == note.code)));
-            Ok(Loaded { policy, warnings, notes, accepted, files })
+            Ok(Loaded { policy, warnings, notes, accepted, files, text: text.to_owned() })
         }
         Err(errors) => {
             add(errors.0, &root, &mut findings);

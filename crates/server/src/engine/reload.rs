@@ -111,6 +111,16 @@ impl PolicyData {
     }
 }
 
+impl Engine {
+    /// Returns the number of keys for which the memory store has entries; `None` for a shared store.
+    pub(crate) fn memory_entries(&self) -> Option<u64> {
+        match &self.active.load().store {
+            StoreSettings::Memory(memory) => u64::try_from(memory.entries).ok(),
+            StoreSettings::Redis(_) => None,
+        }
+    }
+}
+
 pub(super) fn has_permits(limiter: &AsyncLimiter) -> bool {
     limiter.policy().quotas().iter().any(|planned| planned.quota.kind() == AlgorithmKind::Concurrency)
 }

@@ -2,7 +2,9 @@
 
 mod admin;
 mod check;
+mod comparison_body;
 mod connection;
+mod explanation_body;
 mod forward_auth;
 mod limits_body;
 mod openapi;
@@ -28,11 +30,13 @@ pub use admin::ReloadRequest;
 pub(crate) use admin::{AdminState, admin_routes};
 #[cfg(fuzzing)]
 pub(crate) use check::strict_body::assert_both_parsers_agree;
+pub use comparison_body::ComparisonBody;
 #[cfg(fuzzing)]
 pub(crate) use connection::HttpCaller;
 #[cfg(not(fuzzing))]
 use connection::HttpCaller;
 pub(crate) use connection::serve_connection;
+pub use explanation_body::ExplanationBody;
 pub use limits_body::LimitsBody;
 use problem::ProblemDetails;
 pub use promise_body::PromiseBody;

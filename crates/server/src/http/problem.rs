@@ -174,6 +174,10 @@ impl ProblemDetails {
         ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, format!("all {max} event streams are in use"))
     }
 
+    pub(super) fn too_many_comparisons() -> ProblemDetails {
+        ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, "other comparisons are in progress; retry".to_owned())
+    }
+
     pub(super) fn not_reloaded(cause: &str) -> ProblemDetails {
         ProblemDetails::new(StatusCode::CONFLICT, cause.to_owned())
     }

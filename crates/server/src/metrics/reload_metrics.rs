@@ -20,6 +20,10 @@ impl ReloadMetrics {
         metrics
     }
 
+    pub(crate) fn last_success_s(&self) -> u64 {
+        self.last_success_s.get()
+    }
+
     pub(crate) fn write(&self, exposition: &mut Exposition<'_>) {
         exposition.gauge(
             "tollgate_config_last_reload_success_timestamp_seconds",

@@ -10,6 +10,7 @@ mod histograms;
 mod policy_counters;
 #[cfg(test)]
 mod tests;
+mod total_counts;
 mod totals;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,7 @@ use crate::metrics::sharded_counters::{ShardedCounters, add};
 use crate::throttle::{THROTTLE_SCOPE, ThrottleCounts};
 use histograms::{DURATION_ROW, DURATION_SUM, duration_bucket};
 use policy_counters::{DecisionOutcome, PolicyCounters, decisions_of};
+pub(crate) use total_counts::{DecisionTimes, RuleCounts, TotalCounts};
 use totals::Totals;
 
 /// The `rule` label if no rule decided; Prometheus treats it as absent.
@@ -121,6 +123,11 @@ impl RuleMetrics {
             throttled[decisions_of(FrontEnd::Resp, outcome)] = sums[outcome.position()];
         }
         totals
+    }
+
+    /// Returns the totals as plain numbers.
+    pub(crate) fn counts(&self) -> TotalCounts {
+        TotalCounts::of(&self.totals())
     }
 
     /// Nothing that holds the lock can panic halfway.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tollgate::policy::CompiledPolicy;
+use tollgate::policy::{CompiledPolicy, CompiledRule, RuleQuota};
 use tollgate::quota::ChargeVerdict;
 use tollgate::store::Source;
 use tollgate::verdict::RuleState;
@@ -41,6 +41,8 @@ struct CountedRule {
 #[derive(Debug)]
 struct QuotaHeadroom {
     rule: usize,
+    /// Whether it is the first quota of its grant: each request is checked under one of these.
+    is_first: bool,
     steps: HeadroomSteps,
 }
 
@@ -82,8 +84,9 @@ impl PolicyCounters {
         let max_endpoints = (MAX_PAIRS / (rules.len() + 1)).min(MAX_ENDPOINTS);
         let endpoints: Box<[Box<str>]> = policy.endpoints().take(max_endpoints).map(Box::from).collect();
         let row_length = ROW + 2 * (endpoints.len() + 1);
-        let headroom = |quota: &tollgate::policy::RuleQuota| QuotaHeadroom {
+        let headroom = |quota: &RuleQuota| QuotaHeadroom {
             rule: quota.rule as usize,
+            is_first: policy.rules().get(quota.rule as usize).is_some_and(|rule| is_first(rule, quota)),
             steps: HeadroomSteps::of(quota.advertised.limit),
         };
         let quotas: Box<[QuotaHeadroom]> = policy.quotas().iter().map(headroom).collect();
@@ -188,6 +191,7 @@ impl PolicyCounters {
         for ((name, denies), row) in names.zip(sums[self.row(0)..].chunks(self.row_length)) {
             totals.set_denies(name, denies);
             totals.rule(name).iter_mut().zip(row).for_each(|(total, count)| *total += count);
+            totals.add_checked(name, row[HEADROOM..HEADROOM_SUM].iter().sum());
             let endpoints = self.endpoints.iter().map(|endpoint| &**endpoint).chain([OTHER_ENDPOINTS]);
             for (endpoint, pair) in endpoints.zip(row[ROW..].as_chunks::<2>().0) {
                 totals.add_endpoint(name, endpoint, *pair);
@@ -195,11 +199,19 @@ impl PolicyCounters {
         }
         for (quota, row) in self.quotas.iter().zip(sums[QUOTAS..].as_chunks::<QUOTA_ROW>().0) {
             let Some(rule) = self.rules.get(quota.rule) else { continue };
+            if quota.is_first {
+                totals.add_checked(&rule.name, row[..STEPS].iter().sum());
+            }
             let counted = &mut totals.rule(&rule.name)[HEADROOM..];
             counted.iter_mut().zip(&row[..STEPS]).for_each(|(total, count)| *total += count);
             counted[STEPS] += quota.steps.share(row[STEPS]);
         }
     }
+}
+
+/// Returns whether a quota is the first of its grant: all others have a scope with their period.
+fn is_first(rule: &CompiledRule, quota: &RuleQuota) -> bool {
+    quota.scope == *rule.name || rule.budget.as_deref() == Some(&*quota.scope)
 }
 
 /// Returns the index of a rule's decisions within its row.

@@ -21,6 +21,8 @@ const BYTES_PER_RULE: usize = 2_048;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     rules: BTreeMap<Box<str>, Box<[u64; ROW]>>,
+    /// The requests that were checked under each rule's first limits.
+    checked: BTreeMap<Box<str>, u64>,
     /// The rules that deny, in the newest policy that has them.
     denying: BTreeSet<Box<str>>,
     /// By rule and endpoint: allowed and refused.
@@ -33,6 +35,17 @@ impl Totals {
     /// Returns the counts of a rule; zero for an unknown one.
     pub(super) fn rule(&mut self, name: &str) -> &mut [u64; ROW] {
         self.rules.entry(Box::from(name)).or_insert_with(|| Box::new([0; ROW]))
+    }
+
+    /// Adds requests that were checked under a first limit of the rule.
+    pub(super) fn add_checked(&mut self, rule: &str, count: u64) {
+        *self.checked.entry(Box::from(rule)).or_default() += count;
+    }
+
+    /// Returns the name, the counts and the number of checked requests of each rule. Checks under an override are
+    /// counted in the rule's own headroom, once for each of its limits.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&Box<str>, &[u64; ROW], u64)> {
+        self.rules.iter().map(|(name, row)| (name, &**row, self.checked.get(name).copied().unwrap_or(0)))
     }
 
     pub(super) fn set_denies(&mut self, rule: &str, denies: bool) {

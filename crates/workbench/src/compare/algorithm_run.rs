@@ -7,7 +7,7 @@ use tollgate_core::{Algorithm, BucketState, CompiledQuota, CounterState, LogStat
 use super::passed_times::PassedTimes;
 
 /// The number of compared algorithms.
-pub(crate) const ALGORITHM_COUNT: usize = 6;
+pub const ALGORITHM_COUNT: usize = 6;
 
 /// The bytes of a bucket in the memory store, which packs it into one 16-byte compare-and-swap.
 const BUCKET_BYTES: u64 = 16;

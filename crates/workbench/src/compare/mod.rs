@@ -14,7 +14,7 @@ use crate::tally::client_index::ClientIndex;
 use crate::tally::percent;
 use crate::tally::time_series::TimeSeries;
 use crate::traffic::Arrival;
-pub(crate) use algorithm_run::ALGORITHM_COUNT;
+pub use algorithm_run::ALGORITHM_COUNT;
 use algorithm_run::{AlgorithmRun, ClientState};
 
 /// The kinds of the series: the algorithms, and all requests.
@@ -43,6 +43,9 @@ pub struct Comparer {
     next_sweep_ns: u64,
     over_time: TimeSeries<SERIES_KINDS>,
 }
+
+/// When a request passes under each algorithm, in nanoseconds since 1970; `None` if it is refused.
+pub type PassTimes = [Option<u64>; ALGORITHM_COUNT];
 
 /// The result of [`Comparer`].
 #[derive(Clone, Debug)]
@@ -132,8 +135,8 @@ impl Comparer {
         true
     }
 
-    /// Counts a request. A time before that of the last request is taken as that time.
-    pub fn arrival(&mut self, arrival: &Arrival) {
+    /// Counts a request, and returns when it passes. A time before that of the last request is taken as that time.
+    pub fn arrival(&mut self, arrival: &Arrival) -> PassTimes {
         self.now_ns = self.now_ns.max(arrival.time_ns);
         self.sweep();
         let (now_ns, window_ns) = (self.now_ns, self.rate.period_ns());
@@ -152,12 +155,14 @@ impl Comparer {
         for (run, passes_here) in self.runs.iter_mut().zip(passes_at) {
             run.wrong += u64::from(passes_here.is_some() != passes_at[EXACT].is_some());
         }
+        let result = passes_at;
         if let Some(time_ns) = passes_at[QUEUE].take() {
             let only_queue = std::array::from_fn(|at| at == QUEUE);
             self.runs[QUEUE].count_most(client.left_queue.record(time_ns, only_queue, window_ns)[QUEUE]);
         }
         let most = client.passed.record(now_ns, passes_at.map(|time_ns| time_ns.is_some()), window_ns);
         self.runs.iter_mut().zip(most).for_each(|(run, most)| run.count_most(most));
+        result
     }
 
     /// Returns the result.

@@ -4,6 +4,6 @@ mod pattern;
 mod population;
 mod random;
 
-pub use pattern::{Arrival, MAX_GENERATED_LIMIT, TrafficPattern};
+pub use pattern::{Arrival, MAX_GENERATED_LIMIT, TrafficPattern, drawn_arrivals};
 pub use population::{ClientBehaviour, GeneratedRequest, Population};
 pub use random::SeededRandom;

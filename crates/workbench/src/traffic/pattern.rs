@@ -60,6 +60,17 @@ impl TrafficPattern {
     }
 }
 
+/// Returns requests of one client by their number in each slot, evenly within it. The first slot begins with a window of
+/// the clock; `slots_per_window` of them are as long as a window.
+#[must_use]
+pub fn drawn_arrivals(rate: &Rate, slots_per_window: u64, counts: &[u64]) -> Vec<Arrival> {
+    let window_ns = rate.period_ns();
+    let start_ns = START_NS.div_ceil(window_ns) * window_ns;
+    let slot_ns = (window_ns / slots_per_window.max(1)).max(1);
+    let slots = (0..).zip(counts);
+    slots.flat_map(|(at, count)| evenly(start_ns + at * slot_ns, slot_ns, *count)).collect()
+}
+
 /// Requests of one client at equal distances, the first at `start_ns`, the last before `start_ns + span_ns`.
 fn evenly(start_ns: u64, span_ns: u64, count: u64) -> impl Iterator<Item = Arrival> {
     let offset_ns = move |at: u64| (u128::from(span_ns) * u128::from(at) / u128::from(count.max(1))) as u64;
@@ -114,6 +125,14 @@ mod tests {
         let minute = |at: usize| arrivals[at].time_ns / rate.period_ns();
         assert_eq!((minute(99), minute(100)), (minute(0), minute(0) + 1));
         assert!(arrivals[199].time_ns - arrivals[0].time_ns < 1_000_000_000);
+    }
+
+    #[test]
+    fn drawn_traffic_has_the_requests_of_each_slot() {
+        let rate: Rate = "10/min".parse().unwrap();
+        let arrivals = drawn_arrivals(&rate, 6, &[0, 2, 0, 1]);
+        let offset_s = |at: usize| arrivals[at].time_ns % rate.period_ns() / 1_000_000_000;
+        assert_eq!((arrivals.len(), offset_s(0), offset_s(1), offset_s(2)), (3, 10, 15, 30));
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! The admin API.
 
 mod auth;
+mod compare;
 mod events;
-mod key_body;
-mod key_path;
+mod explain;
 mod keys;
+mod live;
+mod page;
+mod policy;
 mod regions;
 mod reload;
 mod top;
@@ -16,12 +19,15 @@ use axum::extract::{FromRef, State};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
+use serde::Serialize;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tollgate::policy::promise::Promise;
 
 use super::promise_body::PromiseBody;
 use super::routes::HttpRouter;
 use crate::access::AccessToken;
 use crate::engine::Engine;
+pub(crate) use live::LivePublisher;
 pub use reload::ReloadRequest;
 
 /// The state of the admin API.
@@ -36,11 +42,20 @@ pub(crate) struct AdminState {
     pub(crate) stopped: watch::Receiver<bool>,
     /// Slots of event subscribers.
     pub(crate) subscribers: Arc<Semaphore>,
+    /// The state of the service, computed once for all subscribers.
+    pub(crate) live: LivePublisher,
+    /// Slots of subscribers of the live stream.
+    pub(crate) live_subscribers: Arc<Semaphore>,
+    /// Slots of comparisons.
+    pub(crate) comparisons: Arc<Semaphore>,
 }
 
 impl AdminState {
     pub(crate) fn new(engine: Arc<Engine>, stopped: watch::Receiver<bool>) -> AdminState {
         AdminState {
+            live: LivePublisher::new(Arc::clone(&engine)),
+            live_subscribers: Arc::new(Semaphore::new(live::MAX_LIVE_SUBSCRIBERS)),
+            comparisons: Arc::new(Semaphore::new(compare::MAX_COMPARISONS)),
             engine,
             token: None,
             reloads: None,
@@ -56,13 +71,18 @@ impl FromRef<AdminState> for Arc<Engine> {
     }
 }
 
-/// Returns the router of the admin listener; every route requires authentication.
+/// Returns the router of the admin listener; every route but those of the page's own files requires authentication.
 pub(crate) fn admin_routes(admin: AdminState) -> HttpRouter {
     let authenticate = from_fn_with_state(admin.clone(), auth::authenticate);
     let engine = Arc::clone(&admin.engine);
     let router = Router::new()
         .route("/metrics", get(super::metrics))
         .route("/api/rules", get(rules))
+        .route("/api/status", get(live::status))
+        .route("/api/live", get(live::live))
+        .route("/api/policy", get(policy::policy))
+        .route("/api/explain", post(explain::explain))
+        .route("/api/compare", post(compare::compare))
         .route("/api/top", get(top::top))
         .route("/api/events", get(events::events))
         .route("/api/keys/{*key}", get(keys::inspect).put(keys::set).delete(keys::reset))
@@ -73,12 +93,24 @@ pub(crate) fn admin_routes(admin: AdminState) -> HttpRouter {
         .fallback(super::no_such_path)
         .method_not_allowed_fallback(super::wrong_method)
         .layer(authenticate)
+        // After the layer: the files show nothing without the API, and a browser sends no token for them.
+        .merge(page::routes())
         .with_state(admin);
     HttpRouter::new(router, None, &engine)
 }
 
+/// An active rule, with its guarantees.
+#[derive(Serialize)]
+struct RuleBody {
+    #[serde(flatten)]
+    figures: PromiseBody,
+    /// The guarantees as `tollgate validate` prints them.
+    text: String,
+}
+
 /// `GET /api/rules`: the active rules, with their guarantees.
-async fn rules(State(engine): State<Arc<Engine>>) -> Json<HashMap<&'static str, Vec<PromiseBody>>> {
-    let rules = engine.with_promises(|promises| promises.iter().map(PromiseBody::from).collect());
+async fn rules(State(engine): State<Arc<Engine>>) -> Json<HashMap<&'static str, Vec<RuleBody>>> {
+    let body = |promise: &Promise| RuleBody { figures: PromiseBody::from(promise), text: promise.to_string() };
+    let rules = engine.with_promises(|promises| promises.iter().map(body).collect());
     Json(HashMap::from([("rules", rules)]))
 }

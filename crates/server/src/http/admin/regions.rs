@@ -10,7 +10,7 @@ use tollgate::redis::{MissingShare, RedisStore, RegionDivision, RegionStatus};
 use crate::engine::Engine;
 use crate::http::problem::ProblemDetails;
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct RegionStatusBody {
     region: String,
     /// Null without a share.
@@ -35,13 +35,13 @@ pub(super) struct RegionStatusBody {
     failures: FailuresBody,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct DivisionBody {
     weights: BTreeMap<String, u32>,
     sync_ms: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct AgreedBody {
     #[serde(flatten)]
     division: DivisionBody,
@@ -49,7 +49,7 @@ struct AgreedBody {
     from_ms: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct FailuresBody {
     global: u64,
     region: u64,

@@ -63,7 +63,7 @@ impl TopQuery {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match name {
                 "rule" => {
-                    let rule = super::key_path::decoded(value);
+                    let rule = super::keys::key_path::decoded(value);
                     parsed.rule =
                         Some(rule.ok_or_else(|| ProblemDetails::bad_path("`rule` must be percent-encoded UTF-8"))?);
                 }

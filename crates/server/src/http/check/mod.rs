@@ -1,7 +1,7 @@
 //! `/v1/check` and `/v1/check/batch`: request and response bodies.
 
 pub(in crate::http) mod batch;
-mod check_body;
+pub(in crate::http) mod check_body;
 pub(in crate::http) mod strict_body;
 pub(in crate::http) mod verdict_body;
 

@@ -24,6 +24,18 @@ pub enum IdentityFormat {
     Plain,
 }
 
+impl IdentityFormat {
+    /// Returns the name, as in the flag that selects it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            IdentityFormat::Hashed => "hashed",
+            IdentityFormat::Truncated => "truncated",
+            IdentityFormat::Plain => "plain",
+        }
+    }
+}
+
 /// The ID of the single key of a global rule.
 const GLOBAL_KEY: &str = "*";
 
@@ -52,6 +64,10 @@ impl ClientNames {
             None => LogKey::random()?,
         };
         Ok(ClientNames { identities, key_file, key: ArcSwap::from_pointee(key) })
+    }
+
+    pub(in crate::observe) fn format(&self) -> IdentityFormat {
+        self.identities
     }
 
     /// Reads the key file again. Returns the ID of the new key, if it changed.

@@ -12,7 +12,7 @@ use crate::observe::log::line_budget::{LineKind, LinesUsed};
 const S_NS: u64 = 1_000_000_000;
 
 /// The window of refusals and near-limit requests: lists cover the last 30 to 60 seconds.
-const WINDOW_NS: u64 = 30 * S_NS;
+pub(in crate::observe) const WINDOW_NS: u64 = 30 * S_NS;
 
 /// The window of request counts for burst detection.
 pub(in crate::observe) const TRAFFIC_WINDOW_NS: u64 = 10 * S_NS;

@@ -5,14 +5,14 @@ use crate::http::problem::ProblemDetails;
 /// The rule and key in the path of a call: the key is everything after the rule, and is empty for a rule with one
 /// global counter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct KeyPath {
-    pub(super) rule: String,
-    pub(super) key: String,
+pub(in crate::http::admin) struct KeyPath {
+    pub(in crate::http::admin) rule: String,
+    pub(in crate::http::admin) key: String,
 }
 
 impl KeyPath {
     /// Parses the path after `prefix`.
-    pub(super) fn after(prefix: &str, uri: &Uri) -> Result<KeyPath, ProblemDetails> {
+    pub(in crate::http::admin) fn after(prefix: &str, uri: &Uri) -> Result<KeyPath, ProblemDetails> {
         let rest = uri.path().strip_prefix(prefix).unwrap_or_default();
         let (rule, key) = rest.split_once('/').unwrap_or((rest, ""));
         match (decoded(rule), decoded(key)) {
@@ -23,7 +23,7 @@ impl KeyPath {
 }
 
 /// Decodes percent-encoding; `None` for a malformed escape or invalid UTF-8.
-pub(super) fn decoded(text: &str) -> Option<String> {
+pub(in crate::http::admin) fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {

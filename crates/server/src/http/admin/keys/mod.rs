@@ -1,5 +1,8 @@
 //! Inspecting, resetting and overriding single keys.
 
+mod key_body;
+pub(super) mod key_path;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +17,12 @@ use tollgate::limiter::KeyOverride;
 use tollgate::policy::parse_duration;
 
 use super::AdminState;
-use super::key_body::{KeyBody, OverrideBody};
-use super::key_path::KeyPath;
 use crate::http::connection::HttpCaller;
 use crate::http::problem::ProblemDetails;
 use crate::http::strict_json::BodyMembers;
 use crate::observe::{AdminChange, ChangeKind};
+use key_body::{KeyBody, OverrideBody};
+use key_path::KeyPath;
 
 const KEYS: &str = "/api/keys/";
 const OVERRIDES: &str = "/api/overrides/";

@@ -9,7 +9,7 @@ const MS_NS: u64 = 1_000_000;
 
 /// The state of a key as JSON.
 #[derive(Serialize)]
-pub(super) struct KeyBody {
+pub(in crate::http::admin) struct KeyBody {
     rule: String,
     key: String,
     /// The client ID in logs, events and lists.
@@ -40,7 +40,7 @@ struct CounterBody {
 
 /// An override as JSON.
 #[derive(Serialize)]
-pub(super) struct OverrideBody {
+pub(in crate::http::admin) struct OverrideBody {
     rule: String,
     key: String,
     limit: String,
@@ -48,7 +48,7 @@ pub(super) struct OverrideBody {
 }
 
 impl KeyBody {
-    pub(super) fn new(report: &KeyReport, client: &str) -> KeyBody {
+    pub(in crate::http::admin) fn new(report: &KeyReport, client: &str) -> KeyBody {
         KeyBody {
             rule: report.rule.clone(),
             key: report.key.clone(),

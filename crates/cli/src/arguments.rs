@@ -12,6 +12,8 @@ use crate::limits::LimitsArguments;
 use crate::message::MessageArguments;
 use crate::serve::ServeArguments;
 use crate::simulate::SimulateArguments;
+use crate::status::StatusArguments;
+use crate::top::TopArguments;
 use crate::validate::ValidateArguments;
 
 /// Rate limiter for HTTP, gRPC (Envoy) and Redis clients
@@ -40,6 +42,8 @@ pub(crate) enum CliCommand {
     Calibrate(CalibrateArguments),
     Check(CheckArguments),
     Keys(KeysArguments),
+    Status(StatusArguments),
+    Top(TopArguments),
     Import(ImportArguments),
     Message(MessageArguments),
     /// Print the JSON Schema of policy files, for editors

@@ -21,6 +21,8 @@ mod remote;
 mod request;
 mod serve;
 mod simulate;
+mod status;
+mod top;
 mod usage_hints;
 mod validate;
 mod workbench;
@@ -52,6 +54,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         CliCommand::Calibrate(arguments) => calibrate::calibrate(&arguments),
         CliCommand::Check(arguments) => check::check(&arguments),
         CliCommand::Keys(arguments) => keys::keys(&arguments),
+        CliCommand::Status(arguments) => status::status(&arguments),
+        CliCommand::Top(arguments) => top::top(&arguments),
         CliCommand::Import(arguments) => import::import(&arguments),
         CliCommand::Message(arguments) => message::message(&arguments),
         CliCommand::Schema => output::print(&format!("{}\n", json_schema().trim_end())).map(|()| Exit::Done),

@@ -1,6 +1,6 @@
 //! HTTP calls. Each has a connection of its own: a command makes a few.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -14,6 +14,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest response: the metrics of a policy with thousands of rules are smaller.
 const MAX_RESPONSE_BYTES: u64 = 64 << 20;
+
+/// The most that is read of the body of a problem.
+const MAX_PROBLEM_BYTES: u64 = 64 << 10;
 
 /// A listener of a service, and how to reach it.
 #[derive(Clone, Debug)]
@@ -94,13 +97,59 @@ impl ServiceConnection {
         }
     }
 
+    /// Makes a GET call, and passes each line of the response to `on_line` until that returns false or the response ends.
+    pub(crate) fn lines(&self, path: &str, mut on_line: impl FnMut(&str) -> bool) -> io::Result<()> {
+        let mut reader = BufReader::new(self.open(HttpCall::get(path))?);
+        let mut line = String::new();
+        // The head ends with an empty line.
+        let mut status = None;
+        while reader.read_line(&mut line)? > 2 {
+            status = status.or_else(|| line.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok()));
+            line.clear();
+        }
+        if status != Some(200) {
+            let mut body = String::new();
+            reader.take(MAX_PROBLEM_BYTES).read_to_string(&mut body)?;
+            let response = HttpResponse { status: status.unwrap_or(0), body };
+            return Err(io::Error::other(self.problem(HttpCall::get(path), &response).sentence()));
+        }
+        loop {
+            line.clear();
+            if (&mut reader).take(MAX_RESPONSE_BYTES).read_line(&mut line).map_err(timed_out)? == 0 {
+                return Ok(());
+            }
+            if !on_line(line.trim_end()) {
+                return Ok(());
+            }
+        }
+    }
+
     fn exchange(&self, call: HttpCall<'_>) -> io::Result<HttpResponse> {
-        let connection = self.connect()?;
+        let mut bytes = Vec::new();
+        match self.open(call)?.take(MAX_RESPONSE_BYTES).read_to_end(&mut bytes) {
+            // Some servers end TLS without saying so. The length shows whether the response is complete.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            result => _ = result.map_err(timed_out)?,
+        }
+        HttpResponse::parse(&bytes)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the response is not HTTP, or it is incomplete"))
+    }
+
+    /// Sends a request, and returns the connection: the response ends with it.
+    fn open(&self, call: HttpCall<'_>) -> io::Result<Box<dyn Read>> {
+        let mut connection = self.connect()?;
+        let request = self.request(call);
         if !self.url.is_tls {
-            return self.send(call, connection);
+            connection.write_all(request.as_bytes())?;
+            return Ok(Box::new(connection));
         }
         #[cfg(feature = "tls")]
-        return self.send(call, super::tls::encrypt(&self.url.host, self.authorities.as_deref(), connection)?);
+        {
+            let mut encrypted = super::tls::encrypt(&self.url.host, self.authorities.as_deref(), connection)?;
+            encrypted.write_all(request.as_bytes())?;
+            encrypted.flush()?;
+            Ok(Box::new(encrypted))
+        }
         #[cfg(not(feature = "tls"))]
         Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without TLS"))
     }
@@ -120,23 +169,6 @@ impl ServiceConnection {
         Err(last)
     }
 
-    /// Sends a request and reads the response until the server closes the connection.
-    fn send(&self, call: HttpCall<'_>, mut connection: impl Read + Write) -> io::Result<HttpResponse> {
-        connection.write_all(self.request(call).as_bytes())?;
-        connection.flush()?;
-        let mut bytes = Vec::new();
-        match connection.take(MAX_RESPONSE_BYTES).read_to_end(&mut bytes) {
-            // Some servers end TLS without saying so. The length shows whether the response is complete.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the service did not respond in 10 seconds"));
-            }
-            result => _ = result?,
-        }
-        HttpResponse::parse(&bytes)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the response is not HTTP, or it is incomplete"))
-    }
-
     /// Returns a request of HTTP/1.0: it has no chunks, and the connection ends with the response.
     fn request(&self, call: HttpCall<'_>) -> String {
         let HttpCall { method, path, body } = call;
@@ -150,6 +182,14 @@ impl ServiceConnection {
         }
         request + "\r\n" + body.as_deref().unwrap_or_default()
     }
+}
+
+/// Describes the end of a wait for data.
+fn timed_out(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock {
+        return io::Error::new(io::ErrorKind::TimedOut, "the service did not respond in 10 seconds");
+    }
+    error
 }
 
 impl HttpResponse {

@@ -2,12 +2,14 @@
 
 mod arguments;
 mod http;
+mod service_status;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;
 
 pub(crate) use arguments::{AdminArguments, PublicArguments};
 pub(crate) use http::{HttpCall, HttpResponse, ServiceConnection};
+pub(crate) use service_status::{RateLists, RefusedClientStatus, RuleStatus, ServiceStatus};
 pub(crate) use url::ServiceUrl;
 
 /// Percent-encodes a segment of a path. Bars and slashes between the parts of a key are encoded too.

@@ -16,6 +16,7 @@ mod http;
 mod http_dialect;
 mod keys;
 mod load;
+mod page;
 mod peers;
 mod process;
 mod resp;
@@ -61,6 +62,9 @@ fn main() {
     }
     if wants("seen") {
         seen::measure(effort);
+    }
+    if wants("page") {
+        page::measure(quick);
     }
     if wants("hostile") {
         hostile::measure(effort);

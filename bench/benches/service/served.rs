@@ -21,6 +21,7 @@ pub(crate) fn run(name: &str, entries: Option<&str>) {
             "grpc-floor" => grpc_floor::serve(listen("grpc").await).await,
             "tollgate" => tollgate::serve(entries).await,
             "tollgate-seen" => tollgate::serve_three_rules(true).await,
+            "tollgate-page" => tollgate::serve_with_admin().await,
             "tollgate-blind" => tollgate::serve_three_rules(false).await,
             other => panic!("there is no server {other}"),
         }

@@ -1,7 +1,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 use std::{fmt, fs};
 
@@ -41,6 +41,13 @@ impl ChildProcess {
         let line = self.line()?.unwrap_or_default();
         let address = line.strip_prefix(prefix).and_then(|address| address.parse().ok());
         address.ok_or_else(|| io::Error::other(format!("expected {prefix:?} and an address, read {line:?}")))
+    }
+
+    /// Reads and drops all further output on a thread, so that the program never waits for a reader.
+    pub fn drain_output(&mut self) {
+        if let Some(mut output) = self.output.take() {
+            thread::spawn(move || io::copy(&mut output, &mut io::sink()));
+        }
     }
 
     /// Writes to stdin; does nothing if it is not piped.

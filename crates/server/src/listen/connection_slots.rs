@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The most descriptors reserved for other uses: listeners, files, connections to the store.
 const MAX_RESERVED: usize = 64;
 
-/// The most descriptors reserved for the admin listener.
-const MAX_FOR_ADMIN: usize = 64;
+/// The most descriptors reserved for the admin listener: one address, which takes half of them, may hold all event
+/// streams and still call the API.
+const MAX_FOR_ADMIN: usize = 256;
 
 /// A limit on connections, in total and per address. Clones share the state.
 #[derive(Clone, Debug)]
@@ -179,9 +180,9 @@ mod tests {
         let descriptors = Descriptors::of(Some(1_024));
         let one = take_all(&descriptors, ListenerUse::Callers, 2_000, "192.0.2.1");
         let other = take_all(&descriptors, ListenerUse::Callers, 2_000, "192.0.2.2");
-        assert_eq!((one.len(), other.len()), (448, 448));
+        assert_eq!((one.len(), other.len()), (420, 420));
         assert_eq!(take_all(&descriptors, ListenerUse::Callers, 1, "192.0.2.3").len(), 0);
-        assert_eq!(take_all(&descriptors, ListenerUse::Admin, 100, "192.0.2.1").len(), 32);
+        assert_eq!(take_all(&descriptors, ListenerUse::Admin, 100, "192.0.2.1").len(), 60);
         drop(one);
         assert_eq!(take_all(&descriptors, ListenerUse::Callers, 1, "192.0.2.3").len(), 1);
     }

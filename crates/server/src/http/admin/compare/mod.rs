@@ -26,8 +26,11 @@ use timeline::{Timeline, TimelineBody};
 /// The most comparisons at once.
 pub(super) const MAX_COMPARISONS: usize = 2;
 
-/// The largest limit. Generated traffic has up to 70 times as many requests.
+/// The largest limit.
 const MAX_LIMIT: u64 = 500;
+
+/// The most requests of generated traffic, some milliseconds of work for each algorithm. Random traffic ends earlier.
+const MAX_REQUESTS: usize = 65_000;
 
 /// Drawn traffic: the slots of two windows, and the most requests in all of them.
 const SLOTS_PER_WINDOW: u64 = 8;
@@ -106,10 +109,12 @@ impl ComparisonRequest {
     }
 
     fn arrivals(&self) -> Vec<Arrival> {
-        match &self.traffic {
+        let mut arrivals = match &self.traffic {
             RequestedTraffic::Pattern(pattern) => pattern.arrivals(&self.rate).unwrap_or_default(),
             RequestedTraffic::Drawn(counts) => drawn_arrivals(&self.rate, SLOTS_PER_WINDOW, counts),
-        }
+        };
+        arrivals.truncate(MAX_REQUESTS);
+        arrivals
     }
 }
 

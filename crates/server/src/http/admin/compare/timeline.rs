@@ -3,8 +3,9 @@ use tollgate::Rate;
 use tollgate_workbench::compare::{ALGORITHM_COUNT, Comparison, PassTimes};
 use tollgate_workbench::traffic::Arrival;
 
-/// The steps of a timeline: as many as a narrow screen can show.
-const STEPS: usize = 120;
+/// The most steps of a timeline, and the fewest for generated traffic: as many as a narrow screen can show.
+const MAX_STEPS: u64 = 120;
+const MIN_STEPS: u64 = 60;
 
 const US_NS: u64 = 1_000;
 
@@ -13,10 +14,10 @@ pub(super) struct Timeline {
     begin_ns: u64,
     step_ns: u64,
     window_ns: u64,
-    requests: [u64; STEPS],
+    requests: Vec<u64>,
     /// By algorithm.
-    passed: [[u64; STEPS]; ALGORITHM_COUNT],
-    delayed: [[u64; STEPS]; ALGORITHM_COUNT],
+    passed: [Vec<u64>; ALGORITHM_COUNT],
+    delayed: [Vec<u64>; ALGORITHM_COUNT],
 }
 
 #[derive(Debug, Serialize)]
@@ -42,31 +43,36 @@ impl Timeline {
     /// Creates a timeline from the first to the last request.
     pub(super) fn around(arrivals: &[Arrival], rate: &Rate) -> Timeline {
         let begin_ns = arrivals.first().map_or(0, |first| first.time_ns);
-        let end_ns = arrivals.last().map_or(0, |last| last.time_ns);
-        Timeline::new(begin_ns, end_ns - begin_ns + 1, rate.period_ns())
+        let last_ns = arrivals.last().map_or(0, |last| last.time_ns) - begin_ns;
+        // Evenly spread requests are in the middle of their time.
+        let count = arrivals.len() as u64;
+        let distance_ns = last_ns / count.saturating_sub(1).max(1);
+        Timeline::new(begin_ns - distance_ns / 2, last_ns + distance_ns + 1, rate.period_ns(), even_steps(count))
     }
 
     /// Creates a timeline of this many windows. It begins where drawn traffic does.
     pub(super) fn of_windows(rate: &Rate, windows: u64) -> Timeline {
         let first = tollgate_workbench::traffic::drawn_arrivals(rate, 1, &[1]);
         let begin_ns = first.first().map_or(0, |first| first.time_ns);
-        Timeline::new(begin_ns, windows * rate.period_ns(), rate.period_ns())
+        Timeline::new(begin_ns, windows * rate.period_ns(), rate.period_ns(), MAX_STEPS)
     }
 
-    fn new(begin_ns: u64, span_ns: u64, window_ns: u64) -> Timeline {
+    fn new(begin_ns: u64, span_ns: u64, window_ns: u64, steps: u64) -> Timeline {
+        let zeros = || vec![0; steps as usize];
         Timeline {
             begin_ns,
-            step_ns: span_ns.div_ceil(STEPS as u64).max(1),
+            step_ns: span_ns.div_ceil(steps).max(1),
             window_ns,
-            requests: [0; STEPS],
-            passed: [[0; STEPS]; ALGORITHM_COUNT],
-            delayed: [[0; STEPS]; ALGORITHM_COUNT],
+            requests: zeros(),
+            passed: std::array::from_fn(|_| zeros()),
+            delayed: std::array::from_fn(|_| zeros()),
         }
     }
 
     /// Adds a request and when it passes.
     pub(super) fn add(&mut self, arrival: &Arrival, passes: PassTimes) {
-        let step = (arrival.time_ns.saturating_sub(self.begin_ns) / self.step_ns).min(STEPS as u64 - 1) as usize;
+        let step =
+            (arrival.time_ns.saturating_sub(self.begin_ns) / self.step_ns).min(self.requests.len() as u64 - 1) as usize;
         self.requests[step] += 1;
         for (at, time_ns) in passes.into_iter().enumerate() {
             match time_ns {
@@ -78,7 +84,7 @@ impl Timeline {
     }
 
     pub(super) fn body(&self, comparison: &Comparison) -> TimelineBody {
-        let span_ns = self.step_ns * STEPS as u64;
+        let span_ns = self.step_ns * self.requests.len() as u64;
         let first = self.begin_ns.div_ceil(self.window_ns) * self.window_ns;
         let begins = std::iter::successors(Some(first), |begin| begin.checked_add(self.window_ns));
         let within = begins.take_while(|begin| begin - self.begin_ns < span_ns);
@@ -87,14 +93,46 @@ impl Timeline {
             step_us: self.step_ns.div_ceil(US_NS),
             span_us: span_ns.div_ceil(US_NS),
             windows_begin_us: within.map(|begin| (begin - self.begin_ns) / US_NS).collect(),
-            requests: self.requests.to_vec(),
+            requests: self.requests.clone(),
             algorithms: algorithms
                 .map(|(result, (passed, delayed))| AlgorithmTimelineBody {
                     algorithm: result.algorithm,
-                    passed: passed.to_vec(),
-                    delayed: delayed.to_vec(),
+                    passed: passed.clone(),
+                    delayed: delayed.clone(),
                 })
                 .collect(),
         }
+    }
+}
+
+/// Returns a number of steps that have equally many of evenly spread requests, if there is one.
+fn even_steps(requests: u64) -> u64 {
+    (MIN_STEPS..=MAX_STEPS).rev().find(|steps| requests.is_multiple_of(*steps)).unwrap_or(MAX_STEPS)
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_workbench::compare::Comparer;
+    use tollgate_workbench::traffic::TrafficPattern;
+
+    use super::*;
+
+    #[test]
+    fn boundary_traffic_is_even_around_the_boundary() {
+        let rate: Rate = "100/min".parse().unwrap();
+        let arrivals = TrafficPattern::Boundary.arrivals(&rate).unwrap();
+        let mut timeline = Timeline::around(&arrivals, &rate);
+        let mut comparer = Comparer::new(rate).unwrap();
+        for arrival in &arrivals {
+            timeline.add(arrival, comparer.arrival(arrival));
+        }
+        let body = timeline.body(&comparer.finish());
+        assert_eq!(body.requests, vec![2; 100]);
+        assert!(body.windows_begin_us[0].abs_diff(body.span_us / 2) <= 2 * body.step_us, "{body:?}");
+        let passed = |algorithm: &str| -> u64 {
+            let found = body.algorithms.iter().find(|one| one.algorithm == algorithm);
+            found.unwrap().passed.iter().sum()
+        };
+        assert_eq!((passed("fixed-window"), passed("sliding-window-log")), (200, 100));
     }
 }

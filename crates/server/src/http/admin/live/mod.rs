@@ -23,7 +23,7 @@ use publisher::LiveFrame;
 pub(crate) use publisher::LivePublisher;
 
 /// The most subscribers of the live stream.
-pub(super) const MAX_LIVE_SUBSCRIBERS: usize = 64;
+pub(super) const MAX_LIVE_SUBSCRIBERS: usize = 48;
 
 /// The first reading has no rates, so a single status waits for the second.
 const MEASURED_FROM: u64 = 2;
@@ -34,17 +34,28 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 type FrameReceiver = watch::Receiver<Option<Arc<LiveFrame>>>;
 
 /// `GET /api/live`: the history, then the status once a second, as server-sent events, until the service stops.
-pub(super) async fn live(State(admin): State<AdminState>) -> Result<Response, ProblemDetails> {
+pub(super) async fn live(State(admin): State<AdminState>) -> Response {
     let slot = Arc::clone(&admin.live_subscribers)
         .try_acquire_owned()
-        .map_err(|_| ProblemDetails::too_many_subscribers(MAX_LIVE_SUBSCRIBERS))?;
+        .map_err(|_| ProblemDetails::too_many_subscribers(MAX_LIVE_SUBSCRIBERS));
+    let slot = match slot {
+        Ok(slot) => slot,
+        Err(problem) => return refused(problem),
+    };
     let frames = admin.live.subscribe();
     // A subscriber that reads too slowly misses a status, and gets the latest one.
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(send_frames(frames, sender, admin.stopped.clone(), slot));
     let mut response = Body::from_stream(ReceiverStream::new(receiver)).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    Ok(response)
+    response
+}
+
+/// Refuses a subscriber, and closes its connection: refused ones must not use up the connections of the listener.
+fn refused(problem: ProblemDetails) -> Response {
+    let mut response = problem.into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// `GET /api/status`: the status, once it has rates.

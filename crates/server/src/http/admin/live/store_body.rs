@@ -94,7 +94,10 @@ impl StoreBody {
                 "The memory store is full: it evicts live keys, whose limits begin anew.".to_owned(),
             )
         } else {
-            (StoreHealth::Ok, format!("Counters are in this process: {keys} of {entries} keys are in use."))
+            (
+                StoreHealth::Ok,
+                format!("Counters are in this process: {} of {} keys are in use.", grouped(keys), grouped(entries)),
+            )
         };
         let figures = StoreFigures::Memory {
             keys,
@@ -192,6 +195,13 @@ fn count(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
+/// Formats a number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let (first, groups) = digits.split_at((digits.len() + 2) % 3 + 1);
+    groups.as_bytes().chunks(3).fold(first.to_owned(), |text, group| text + "," + &String::from_utf8_lossy(group))
+}
+
 fn seconds(duration: Duration) -> String {
     format!("{}.{} s", duration.as_secs(), duration.subsec_millis() / 100)
 }
@@ -227,6 +237,12 @@ mod tests {
             "{}",
             body.summary
         );
+    }
+
+    #[test]
+    fn thousands_are_grouped() {
+        let texts = [0, 12, 999, 1_000, 12_345, 123_456, 1_000_000].map(grouped);
+        assert_eq!(texts, ["0", "12", "999", "1,000", "12,345", "123,456", "1,000,000"]);
     }
 
     #[test]

@@ -83,7 +83,7 @@ function receive(name, data) {
 
 async function loadPolicy() {
   await rules.load();
-  clients.setRules(rules.names());
+  clients.setRules(rules.all());
   if (tabs.shown() === "policy") await policy.load();
 }
 

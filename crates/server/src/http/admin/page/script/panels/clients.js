@@ -15,18 +15,21 @@ const NOTES = {
 };
 
 export function startClients(dialog) {
-  const panel = { identities: "hashed", time: "", dialog };
+  const panel = { identities: "hashed", shadow: new Set(), dialog };
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     dialog.open({ rule: byId("key-rule").value, key: byId("key-input").value.trim() });
   });
   return {
-    setRules: (names) => reconcile(byId("key-rule"), names, (name) => name, (name) => element("option", { value: name }, name), () => {}),
+    setRules: (rules) => {
+      panel.shadow = new Set(rules.filter((rule) => rule.shadow).map((rule) => rule.rule));
+      const counting = rules.filter((rule) => !rule.deny).map((rule) => rule.rule);
+      reconcile(byId("key-rule"), counting, (name) => name, (name) => element("option", { value: name }, name), () => {});
+    },
     show: (status) => {
       panel.identities = status.identities;
-      panel.time = status.time;
       setText(byId("clients-note"), NOTES[status.identities] ?? "");
-      reconcile(byId("client-list"), status.clients, (client) => `${client.rule}\n${client.client}`, (client) => row(client, panel), (node, client) => update(node, client, status.time));
+      reconcile(byId("client-list"), status.clients, (client) => `${client.rule}\n${client.client}`, (client) => row(client, panel), (node, client) => update(node, client, status.time, panel.shadow.has(client.rule)));
       byId("clients-empty").hidden = status.clients.length > 0;
       byId("client-table").hidden = status.clients.length === 0;
     },
@@ -39,9 +42,9 @@ function row(client, panel) {
   inspect.addEventListener("click", () => panel.dialog.open({ rule: client.rule, client: client.client, key: knownKey(client.client, panel.identities) }));
   return element("tr", {},
     element("td", { class: "client" }, foreign(client.client === "*" ? "all clients" : client.client)),
-    element("td", {}, foreign(client.rule)),
-    element("td", { class: "number", "data-label": "refused" }),
-    element("td", { class: "number", "data-label": "a minute" }),
+    element("td", {}, foreign(client.rule), " ", element("span", { class: "badge shadow", hidden: "" }, "shadow")),
+    element("td", { class: "number", "data-label": " refused" }),
+    element("td", { class: "number", "data-label": "/min" }),
     element("td", {}),
     element("td", {}, inspect));
 }
@@ -52,8 +55,9 @@ function knownKey(client, identities) {
   return identities === "plain" && client.length <= MAX_ID_LENGTH ? client : undefined;
 }
 
-function update(node, client, now) {
-  const [, , refusals, rate, seen] = node.children;
+function update(node, client, now, isShadow) {
+  const [, rule, refusals, rate, seen] = node.children;
+  rule.lastChild.hidden = !isShadow;
   setText(refusals, `${client.error > 0 ? "≤ " : ""}${count(client.count)}`);
   refusals.title = client.error > 0 ? `between ${count(client.count - client.error)} and ${count(client.count)}` : "";
   setText(rate, count(client.per_minute));

@@ -34,12 +34,14 @@ function description() {
 
 function answer({ explanation, now }) {
   const states = new Map(now.rules.map((state) => [state.rule, state]));
-  return [verdict(explanation, now), identities(explanation), rules(explanation, states)].filter(Boolean);
+  const isWarned = now.action === "warn";
+  return [verdict(explanation, now), identities(explanation), rules(explanation, states, isWarned)].filter(Boolean);
 }
 
 function verdict(explanation, now) {
   const by = explanation.decided_by ? [" Decided by ", foreign(explanation.decided_by), "."] : now.rule ? [" ", foreign(now.rule), " decides."] : [];
-  const words = now.allowed ? "This request would pass now." : `This request would be refused now${now.retry_after_ms === null ? "" : `, and pass in ${span(now.retry_after_ms)}`}.`;
+  const passes = now.action === "warn" ? "This request would pass now, with a warning." : now.delay_ms ? `This request would pass after ${span(now.delay_ms)}.` : "This request would pass now.";
+  const words = now.allowed ? passes : `This request would be refused now${now.retry_after_ms === null ? "" : `, and pass in ${span(now.retry_after_ms)}`}.`;
   return element("p", { class: now.allowed ? "verdict" : "verdict is-refused" }, element("span", {}, words, ...by));
 }
 
@@ -54,21 +56,21 @@ function identities({ client_ip, path, tier, identities }) {
     element("ul", { class: "identities" }, ...pairs.map(([name, value]) => element("li", {}, element("b", {}, name), foreign(value)))));
 }
 
-function rules({ rules, access }, states) {
+function rules({ rules, access }, states, isWarned) {
   if (rules.length === 0) return element("p", { class: "note" }, access === "rules" ? "The policy has no rules." : "No rule is asked: a list decides before them.");
   const applying = rules.filter((rule) => rule.applies);
   const others = rules.filter((rule) => !rule.applies);
   return element("div", {}, element("h3", {}, `${applying.length} of ${rules.length} rules apply`),
-    element("ul", { class: "explained" }, ...[...applying, ...others].map((rule) => ruleItem(rule, states.get(rule.rule)))));
+    element("ul", { class: "explained" }, ...[...applying, ...others].map((rule) => ruleItem(rule, states.get(rule.rule), isWarned))));
 }
 
-function ruleItem(rule, state) {
+function ruleItem(rule, state, isWarned) {
   if (!rule.applies) {
     return element("li", { class: "is-out" }, mark("–", "does not apply"), foreign(rule.rule, "span", "name"), foreign(rule.reason, "p", "detail"));
   }
   const isRefusing = state?.allowed === false;
   return element("li", { class: isRefusing ? "is-refusing" : "" },
-    mark(isRefusing ? "✕" : "✓", isRefusing ? "refuses" : "allows"),
+    isRefusing ? (isWarned || rule.shadow ? mark("!", "above its limit") : mark("✕", "refuses")) : mark("✓", "allows"),
     element("span", {}, foreign(rule.rule, "span", "name"), rule.shadow ? element("span", { class: "badge shadow" }, "shadow") : ""),
     element("p", { class: "detail" }, ...detail(rule)),
     ...remaining(state).map((line) => element("p", { class: "detail" }, line)));

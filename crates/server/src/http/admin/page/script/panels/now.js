@@ -12,7 +12,7 @@ export function startNow() {
   byId("rate-chart").append(chart.svg);
   return (status, history) => {
     showRate(status, history, chart);
-    showRefused(status, history);
+    showRefused(history);
     showLatency(status.latency);
     showStore(status.store);
   };
@@ -27,13 +27,13 @@ function showRate({ decisions, interval_ms }, history, chart) {
   chart.draw([allowed, refused], HISTORY_LENGTH, `Decisions a second in the last minute, at most ${count(peak)}`);
 }
 
-function showRefused({ decisions }, history) {
+function showRefused(history) {
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   const { allowed, refused } = history.all();
   const [passed, stopped] = [sum(allowed), sum(refused)];
   setText(byId("refused"), percent(stopped, passed + stopped));
-  const recent = allowed.length === 0 ? "No decisions yet" : `of the last ${allowed.length} s: ${count(stopped)} of ${count(passed + stopped)}`;
-  setText(byId("refused-note"), decisions.refused_per_second > 0 ? `${count(decisions.refused_per_second)} a second now; ${recent}` : recent);
+  const since = allowed.length === HISTORY_LENGTH ? "minute" : plural(allowed.length, "second");
+  setText(byId("refused-note"), allowed.length === 0 ? "No decisions yet" : `${count(stopped)} of ${count(passed + stopped)} in the last ${since}`);
 }
 
 function showLatency({ decisions, p50_at_most_ns, p99_at_most_ns }) {
@@ -46,7 +46,7 @@ function showLatency({ decisions, p50_at_most_ns, p99_at_most_ns }) {
   }
   const [value, unit] = (p99_at_most_ns === null ? "> 100 ms" : `< ${time(p99_at_most_ns)}`).split(/ (?=\S+$)/);
   figure.replaceChildren(`${value} `, element("span", { class: "unit" }, unit));
-  setText(byId("latency-note"), `99 of 100 decisions; half take ${bound(p50_at_most_ns)}`);
+  setText(byId("latency-note"), `99 % of the decisions; half take ${bound(p50_at_most_ns)}`);
 }
 
 function showStore({ state, summary }) {

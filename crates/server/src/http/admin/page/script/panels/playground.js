@@ -14,6 +14,8 @@ const NOTES = {
   drawn: "One client sends what you draw.",
 };
 
+const PERIODS = { s: "second", min: "minute", h: "hour" };
+
 /** How long the requests take to pass by. */
 const PLAY_MS = 1800;
 
@@ -95,12 +97,12 @@ function algorithmRow(result, { limit, timeline }, at) {
 
 function conclusions(result, limit) {
   const [, most, period] = limit.match(/^(\d+)\/([^ ]+)/) ?? [undefined, undefined, undefined];
-  const window = period ? `in any ${period}` : "in any window";
+  const window = period ? `in any ${PERIODS[period] ?? period}` : "in any window";
   const over = most === undefined ? 0 : result.max_in_window - Number(most);
   const bound = over > 0
     ? element("p", { class: "is-over" }, `${count(result.max_in_window)} ${window}: ${count(over)} over the limit`)
     : element("p", { class: "is-within" }, `${count(result.max_in_window)} ${window}: within the limit`);
-  const wrong = result.wrong_percent === 0 ? "decides exactly" : `${percent(result.wrong_percent, 100)} decided wrongly`;
+  const wrong = result.wrong_percent === 0 ? "exact" : `${percent(result.wrong_percent, 100)} decided wrongly`;
   const wait = result.longest_delay_ms > 0 ? ` · waits up to ${span(result.longest_delay_ms)}` : "";
   return [bound, element("p", {}, `${wrong} · ${count(result.bytes_per_client)} bytes a client${wait}`)];
 }

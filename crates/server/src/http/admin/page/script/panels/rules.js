@@ -11,7 +11,7 @@ export function startRules() {
   const panel = { rules: [], charts: new WeakMap(), last: undefined };
   byId("rule-filter").addEventListener("input", () => show(panel));
   return {
-    names: () => panel.rules.map((rule) => rule.rule),
+    all: () => panel.rules,
     load: async () => {
       panel.rules = (await call("GET", "/api/rules")).rules;
       show(panel);
@@ -26,7 +26,7 @@ export function startRules() {
 function show(panel) {
   const filter = byId("rule-filter").value.trim().toLowerCase();
   const shown = panel.rules.filter((rule) => `${rule.rule} ${rule.key.join(" ")} ${rule.text}`.toLowerCase().includes(filter));
-  byId("rule-filter").parentElement.hidden = panel.rules.length < 6 && filter === "";
+  byId("rule-filter").parentElement.hidden = panel.rules.length < 8 && filter === "";
   reconcile(byId("rule-list"), shown, identityOf, (rule) => card(rule, panel), (node, rule) => update(node, rule, panel));
   const empty = byId("rules-empty");
   empty.hidden = shown.length > 0;
@@ -81,16 +81,21 @@ function limits(rule) {
 function promise(rule) {
   const lines = rule.text.split("\n").map((line) => line.trim());
   return element("details", { class: "promise" },
-    element("summary", {}, promiseSummary(rule, lines)),
+    element("summary", { class: "foreign" }, promiseSummary(rule, lines)),
     element("pre", { class: "foreign" }, lines.join("\n")));
 }
 
+/** The bounds, one for each tier or key that has its own. */
 function promiseSummary(rule, lines) {
-  const limit = rule.grants[0]?.limits[0];
-  const most = limit?.most_in_period?.charged;
-  if (rule.deny || most === undefined || rule.grants.length > 1) return `Promise: ${lines[1] ?? lines[0]}`;
-  const period = limit.limit.split("/")[1]?.split(" ")[0];
-  return period ? `Promise: at most ${count(most)} in any ${period}` : `Promise: ${lines[1] ?? lines[0]}`;
+  if (rule.shadow) return "Promise: refuses nothing; counts and reports";
+  if (rule.deny) return `Promise: ${lines.slice(1).join("; ") || "denies every request"}`;
+  let whose = "";
+  const bounds = [];
+  for (const line of lines.slice(1)) {
+    if (line.startsWith("at most ")) bounds.push(whose + line);
+    else if (/^(tiers?|keys?|others?) .*?: /.test(line)) whose = `${line.slice(0, line.indexOf(": "))}: `;
+  }
+  return `Promise: ${bounds.join(" · ") || lines[1] || lines[0]}`;
 }
 
 function update(node, rule, panel) {

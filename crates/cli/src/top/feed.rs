@@ -1,5 +1,6 @@
 //! What a service sends, read by a thread.
 
+use std::io;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::exit::Exit;
 use crate::remote::{HttpCall, RateLists, ServiceConnection, ServiceStatus};
 
 /// The pause before a lost connection is opened again.
@@ -23,8 +25,6 @@ pub(super) enum FeedEvent {
     Limits(Vec<(String, String)>),
     /// The service cannot be reached, for this reason.
     Lost(String),
-    /// A signal ends the program.
-    Stop,
 }
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ pub(super) fn start(connection: ServiceConnection, events: Sender<FeedEvent>) {
 }
 
 /// Reads the stream until it ends.
-fn read(connection: &ServiceConnection, events: &Sender<FeedEvent>) -> std::io::Result<()> {
+fn read(connection: &ServiceConnection, events: &Sender<FeedEvent>) -> io::Result<()> {
     if let Ok(rules) = connection.json(HttpCall::get("/api/rules")) {
         // The receiver is gone when the program ends.
         let _ = events.send(FeedEvent::Limits(limits(&rules)));
@@ -93,20 +93,26 @@ fn limits(answer: &Value) -> Vec<(String, String)> {
     rules.filter_map(|rule| Some((rule["rule"].as_str()?.to_owned(), limit(rule)))).collect()
 }
 
-/// Sends [`FeedEvent::Stop`] on SIGTERM and SIGHUP, so that the terminal is restored. Ctrl-C is a key there.
-pub(super) fn send_stop_on_signal(events: Sender<FeedEvent>) {
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().ok()?;
-        runtime.block_on(async {
-            let (mut terminate, mut hang_up) =
-                (signal(SignalKind::terminate()).ok()?, signal(SignalKind::hangup()).ok()?);
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = hang_up.recv() => {}
-            }
-            events.send(FeedEvent::Stop).ok()
-        })
+/// Ends the program on SIGTERM and SIGHUP, after the terminal is restored. (Ctrl-C is a key there.) Not in the loop that
+/// reads keys: without a terminal, a read does not return.
+pub(super) fn exit_on_signal() {
+    thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(end_signal())?;
+        ratatui::restore();
+        std::process::exit(Exit::Done as i32);
+        #[allow(unreachable_code, reason = "gives the closure its type")]
+        io::Result::Ok(())
     });
+}
+
+async fn end_signal() -> io::Result<()> {
+    let (mut terminate, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
+    }
+    Ok(())
 }
 
 #[cfg(test)]

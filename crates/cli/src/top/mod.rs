@@ -5,7 +5,7 @@ mod state;
 mod view;
 
 use std::io::{self, IsTerminal};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use clap::Args;
@@ -42,15 +42,15 @@ pub(crate) fn top(arguments: &TopArguments) -> Result<Exit, Failure> {
     let mut state = TopState::new(connection.url.to_string());
     state.apply(FeedEvent::Status(Box::new(status)));
     let (sender, events) = channel();
-    feed::start(connection, sender.clone());
-    feed::send_stop_on_signal(sender);
+    feed::start(connection, sender);
+    feed::exit_on_signal();
     let shown = show(&mut state, &events);
     ratatui::restore();
     shown.map_err(|error| Failure::failed(format!("cannot use the terminal: {error}")))?;
     Ok(Exit::Done)
 }
 
-/// Shows the state until the user or a signal ends it.
+/// Shows the state until the user ends it.
 fn show(state: &mut TopState, events: &Receiver<FeedEvent>) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     loop {
@@ -63,12 +63,6 @@ fn show(state: &mut TopState, events: &Receiver<FeedEvent>) -> io::Result<()> {
                 _ => {}
             }
         }
-        loop {
-            match events.try_recv() {
-                Ok(FeedEvent::Stop) => return Ok(()),
-                Ok(received) => state.apply(received),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-            }
-        }
+        events.try_iter().for_each(|received| state.apply(received));
     }
 }

@@ -91,7 +91,6 @@ impl TopState {
     pub(super) fn apply(&mut self, event: FeedEvent) {
         match event {
             FeedEvent::Lost(reason) => self.lost = Some(reason),
-            FeedEvent::Stop => {}
             FeedEvent::Limits(limits) => self.limits = limits.into_iter().collect(),
             FeedEvent::History(lists) => {
                 self.lost = None;
@@ -201,7 +200,7 @@ impl TopState {
             RuleOrder::Allowed => rules.sort_by_key(|rule| Reverse(rule.allowed_per_second)),
             RuleOrder::Refused => {
                 rules.sort_by_key(|rule| {
-                    Reverse((rule.refused_per_second + rule.would_refuse_per_second, rule.refused))
+                    Reverse((rule.refused_per_second + rule.would_refuse_per_second, rule.refused + rule.would_refuse))
                 });
             }
             // Unknown headroom comes last.

@@ -133,13 +133,14 @@ fn draw_rules(state: &TopState, frame: &mut Frame<'_>, area: Rect) {
     let widths = [
         Constraint::Fill(2),
         Constraint::Fill(2),
+        Constraint::Length(11),
+        Constraint::Length(11),
         Constraint::Length(10),
         Constraint::Length(10),
-        Constraint::Length(10),
-        Constraint::Length(9),
     ];
     let title = format!("rules ({})", rules.len());
-    let table = Table::new(rows, widths).header(header(state, &heading, 2)).block(block(state, TopTable::Rules, title));
+    let table =
+        Table::new(rows, widths).header(header(state, &heading, 2)).block(block(state, TopTable::Rules, &title));
     frame.render_widget(table, area);
 }
 
@@ -162,7 +163,7 @@ fn draw_clients(state: &TopState, frame: &mut Frame<'_>, area: Rect) {
     });
     let widths = [Constraint::Fill(1), Constraint::Fill(1), Constraint::Length(14), Constraint::Length(25)];
     let title = if clients.is_empty() { "no client is refused" } else { "clients with the most refused requests" };
-    let block = block(state, TopTable::Clients, title.to_owned());
+    let block = block(state, TopTable::Clients, title);
     let table = Table::new(rows, widths).header(header(state, &heading, 2)).block(block);
     frame.render_widget(table, area);
 }
@@ -177,7 +178,7 @@ fn header(state: &TopState, columns: &[(&'static str, bool)], numbers: usize) ->
     Row::new(cells.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::DIM))
 }
 
-fn block(state: &TopState, table: TopTable, title: String) -> Block<'static> {
+fn block(state: &TopState, table: TopTable, title: &str) -> Block<'static> {
     let title = if state.table == table { format!("▸ {title} ").bold() } else { format!("  {title} ").into() };
     Block::new().borders(Borders::TOP).title(title)
 }

@@ -31,4 +31,5 @@ mod shared_store;
 mod snapshot;
 mod snapshot_failures;
 mod stopping;
+mod top;
 mod usage;

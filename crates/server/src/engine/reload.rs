@@ -115,7 +115,7 @@ impl Engine {
     /// Returns the number of keys for which the memory store has entries; `None` for a shared store.
     pub(crate) fn memory_entries(&self) -> Option<u64> {
         match &self.active.load().store {
-            StoreSettings::Memory(memory) => u64::try_from(memory.entries).ok(),
+            StoreSettings::Memory(memory) => Some(memory.entries),
             StoreSettings::Redis(_) => None,
         }
     }

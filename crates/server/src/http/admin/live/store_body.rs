@@ -212,7 +212,9 @@ mod tests {
 
     fn redis(breakers: &[BreakerState]) -> StoreBody {
         let breakers = (0..).zip(breakers.iter().copied()).collect();
-        StoreBody::of_redis(&StoreStats { breakers, ..StoreStats::default() }, None)
+        let mut stats = StoreStats::default();
+        stats.breakers = breakers;
+        StoreBody::of_redis(&stats, None)
     }
 
     #[test]
@@ -229,7 +231,8 @@ mod tests {
 
     #[test]
     fn uncounted_usage_is_the_sync_lag() {
-        let stats = StoreStats { debts: 3, oldest_debt: Duration::from_millis(3_250), ..StoreStats::default() };
+        let mut stats = StoreStats::default();
+        (stats.debts, stats.oldest_debt) = (3, Duration::from_millis(3_250));
         let body = StoreBody::of_redis(&stats, None);
         assert_eq!(body.state, StoreHealth::Degraded);
         assert!(

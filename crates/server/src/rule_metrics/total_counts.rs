@@ -37,9 +37,9 @@ pub(crate) struct RuleCounts {
     /// Requests that the rule would have refused as a shadow rule.
     pub(crate) would_refuse: u64,
     /// Checks with at most a tenth of a limit left, of all checks of a limit, and the sum of what remained in millionths.
-    near_limit: u64,
-    limit_checks: u64,
-    headroom_millionths: u64,
+    pub(crate) near_limit: u64,
+    pub(crate) limit_checks: u64,
+    pub(crate) headroom_millionths: u64,
 }
 
 /// The number of decisions in each bucket of time; the last bucket has no bound.

@@ -49,6 +49,12 @@ async function worksByKeyboard(page) {
     assert.equal(await page.locator("[role=tabpanel]:visible").count(), 1);
   }
   assert.match(page.url(), /#policy$/);
+  // The skip link moves the focus, and stays on the panel.
+  await page.locator(".skip").focus();
+  await page.keyboard.press("Enter");
+  assert.equal(await focused(), "main");
+  assert.equal(await page.locator("#policy").isVisible(), true);
+  await page.locator("#tab-policy").focus();
   // The focus is visible, and a chosen theme stays.
   const outline = await page.locator("#tab-policy").evaluate((node) => getComputedStyle(node).outlineStyle);
   assert.equal(outline, "solid");

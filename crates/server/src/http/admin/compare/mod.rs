@@ -99,7 +99,9 @@ impl ComparisonRequest {
         let arrivals = self.arrivals();
         let mut timeline = match &self.traffic {
             RequestedTraffic::Pattern(_) => Timeline::around(&arrivals, &self.rate),
-            RequestedTraffic::Drawn(_) => Timeline::of_windows(&self.rate, MAX_SLOTS as u64 / SLOTS_PER_WINDOW),
+            RequestedTraffic::Drawn(_) => {
+                Timeline::of_windows(&self.rate, MAX_SLOTS as u64 / SLOTS_PER_WINDOW, MAX_SLOTS as u64)
+            }
         };
         for arrival in &arrivals {
             timeline.add(arrival, comparer.arrival(arrival));

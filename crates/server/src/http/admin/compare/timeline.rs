@@ -7,6 +7,9 @@ use tollgate_workbench::traffic::Arrival;
 const MAX_STEPS: u64 = 120;
 const MIN_STEPS: u64 = 60;
 
+/// The steps of each slot of drawn traffic: few, because a slot has few requests.
+const STEPS_PER_SLOT: u64 = 3;
+
 const US_NS: u64 = 1_000;
 
 /// The outcomes of requests over time.
@@ -50,11 +53,11 @@ impl Timeline {
         Timeline::new(begin_ns - distance_ns / 2, last_ns + distance_ns + 1, rate.period_ns(), even_steps(count))
     }
 
-    /// Creates a timeline of this many windows. It begins where drawn traffic does.
-    pub(super) fn of_windows(rate: &Rate, windows: u64) -> Timeline {
+    /// Creates a timeline of this many windows with this many slots in all. It begins where drawn traffic does.
+    pub(super) fn of_windows(rate: &Rate, windows: u64, slots: u64) -> Timeline {
         let first = tollgate_workbench::traffic::drawn_arrivals(rate, 1, &[1]);
         let begin_ns = first.first().map_or(0, |first| first.time_ns);
-        Timeline::new(begin_ns, windows * rate.period_ns(), rate.period_ns(), MAX_STEPS)
+        Timeline::new(begin_ns, windows * rate.period_ns(), rate.period_ns(), slots * STEPS_PER_SLOT)
     }
 
     fn new(begin_ns: u64, span_ns: u64, window_ns: u64, steps: u64) -> Timeline {

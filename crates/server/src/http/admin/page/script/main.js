@@ -28,6 +28,10 @@ const tabs = startTabs({ clients: () => quietly(clients.loadOverrides()), playgr
 /** What of the policy the panels show; another version is loaded. */
 let shownPolicy;
 
+/** Overrides are not part of the status: they are loaded with every fifth, while they are shown. */
+const OVERRIDES_EVERY = 5;
+let statuses = 0;
+
 const stream = new LiveStream(receive, showConnection);
 setText(byId("host"), location.host);
 document.title = `tollgate · ${location.host}`;
@@ -74,6 +78,8 @@ function receive(name, data) {
   showNow(data, history);
   rules.show(data, history);
   clients.show(data);
+  statuses += 1;
+  if (statuses % OVERRIDES_EVERY === 0 && tabs.shown() === "clients") quietly(clients.loadOverrides());
   const version = `${data.policy.fingerprint} ${data.policy.loaded_at} ${data.policy.last_reload?.time}`;
   if (version !== shownPolicy) {
     shownPolicy = version;

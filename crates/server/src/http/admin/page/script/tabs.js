@@ -23,7 +23,11 @@ export function startTabs(onShow) {
     history.replaceState(null, "", `#${panelOf(tab)}`);
     tab.scrollIntoView({ block: "nearest", inline: "nearest" });
   };
-  const fromAddress = () => show(tabs.find((tab) => `#${panelOf(tab)}` === location.hash) ?? tabs[0]);
+  const fromAddress = () => {
+    const named = tabs.find((tab) => `#${panelOf(tab)}` === location.hash);
+    // Other addresses, such as that of the skip link, stay on the panel.
+    if (named !== undefined || shown === undefined) show(named ?? tabs[0]);
+  };
   tabs.forEach((tab, at) => {
     tab.addEventListener("click", () => choose(tab));
     tab.addEventListener("keydown", (event) => {

@@ -184,6 +184,7 @@ impl Scene {
             assert!(begun.elapsed() < TIMEOUT, "the region never reported");
             sleep(POLL).await;
         }
+        let without_share_before = without_share(&self.instances[AP]);
         self.servers.proxies[AP].set(Fault::BlackHole);
         self.request([10 * WHOLE_RATE; 3], 2 * EPOCH).await;
         let cut_off = &self.instances[AP];
@@ -195,13 +196,14 @@ impl Scene {
             .await;
         until("the region misses reports", || missed_reports(cut_off) >= missed + 2).await;
         let cut = begun.elapsed();
+        let without_share = without_share(cut_off) - without_share_before;
         self.servers.proxies[AP].set(Fault::Pass);
         let reports = || cut_off.iter().map(|instance| instance.status().reports).sum::<u64>();
         let reported = reports();
         until("the region reports again", || reports() > reported).await;
         self.request([10 * WHOLE_RATE; 3], EPOCH).await;
         self.request([0, 0, 20 * WHOLE_RATE], EPOCH).await;
-        format!("cut off for {cut:.1?}")
+        format!("cut off for {cut:.1?}, in which {without_share} requests were refused without a share")
     }
 
     async fn end(mut self) -> Admitted {
@@ -210,6 +212,10 @@ impl Scene {
         }
         self.log
     }
+}
+
+fn without_share(instances: &[Instance]) -> u64 {
+    instances.iter().map(|instance| instance.store.stats().fallbacks_closed).sum()
 }
 
 fn missed_reports(instances: &[Instance]) -> u64 {

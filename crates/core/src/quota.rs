@@ -307,6 +307,14 @@ impl Quota {
         (quota.burst > 0).then_some(quota)
     }
 
+    /// Returns the quota of a bucket at a part of its rate, in thousandths: with a longer period, rounded up. `None` if the
+    /// burst or the debt would take too long to refill.
+    pub(crate) fn at_rate_thousandths(&self, rate: u32) -> Option<Quota> {
+        let period_ns = (u128::from(self.period_ns) * 1_000).div_ceil(u128::from(rate.max(1)));
+        let slower = Quota { period_ns: u64::try_from(period_ns).ok()?, ..*self };
+        (slower.period_ns <= MAX_SPAN_NS && slower.can_owe(0)).then(|| slower.with_capped_debt(slower.max_debt))
+    }
+
     fn bucket(kind: AlgorithmKind, rate: Rate) -> Result<Quota, QuotaError> {
         let burst = rate.burst_or_default();
         rate.with_burst(burst).map_err(QuotaError::Rate)?;

@@ -102,6 +102,11 @@ impl RegionShare {
         };
         limit.with_smaller_burst(scaled(limit.burst()), scaled(limit.max_debt())).ok_or(NotRegional::NoBurst)
     }
+
+    /// Returns the quota of a region that lends and borrows nothing: its share of the rate and of the burst.
+    pub fn quota_without_loans(self, limit: &Quota) -> Result<Quota, NotRegional> {
+        self.quota(limit)?.at_rate_thousandths(self.rate).ok_or(NotRegional::NoRate)
+    }
 }
 
 #[cfg(test)]
@@ -126,6 +131,24 @@ mod tests {
         assert_eq!(shares.map(|share| share.quota(&limit).unwrap().burst()), [500, 300, 200]);
         assert_eq!(thirds.quota(&limit).unwrap().burst(), 333);
         assert_eq!(thirds.quota(&limit).unwrap().max_debt(), 333);
+    }
+
+    #[test]
+    fn quota_without_loans_has_a_share_of_the_rate_that_is_rounded_down() {
+        let limit = bucket("1000/min burst 1000");
+        let alone = RegionShare::new(30, 100).quota_without_loans(&limit).unwrap();
+        assert_eq!((alone.amount(), alone.period_ns(), alone.burst()), (1_000, 200_000_000_000, 300));
+        let third = RegionShare::new(1, 3).quota_without_loans(&limit).unwrap();
+        // 60 s / 0.333
+        assert_eq!((third.period_ns(), third.burst()), (180_180_180_181, 333));
+        let slow = bucket("1 per 10 years burst 3");
+        assert_eq!(RegionShare::new(1, 2).quota_without_loans(&slow).unwrap().burst(), 1);
+        assert_eq!(
+            RegionShare::new(1, 10).quota_without_loans(&bucket("1 per 10 years burst 3")),
+            Err(NotRegional::NoBurst)
+        );
+        let slowest = bucket("1 per 30 years");
+        assert_eq!(RegionShare::new(9, 10).quota_without_loans(&slowest), Err(NotRegional::NoBurst));
     }
 
     #[test]

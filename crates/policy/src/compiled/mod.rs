@@ -93,6 +93,13 @@ impl CompiledPolicy {
         self.matcher.routes.texts().map(String::from_utf8_lossy)
     }
 
+    /// The share of this region in regional limits, or the smallest share of all if the region is not set; `None` without
+    /// regions.
+    #[must_use]
+    pub fn region_share(&self) -> Option<RegionShare> {
+        self.region_share
+    }
+
     /// Returns the settings of the response fields.
     #[must_use]
     pub fn fields(&self) -> &ResponseFields {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::Quota;
@@ -18,6 +19,8 @@ const SHARDS: usize = 32;
 pub(super) struct RegionDemand {
     shards: Vec<Mutex<DemandShard>>,
     hasher: RandomState,
+    /// The number of keys in all shards, and of those that are being added.
+    keys: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -37,7 +40,11 @@ pub(super) struct DemandedTokens {
 
 impl RegionDemand {
     pub(super) fn new() -> RegionDemand {
-        RegionDemand { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+        RegionDemand {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            keys: AtomicUsize::new(0),
+        }
     }
 
     /// Counts a request of `cost` for a key of a limit.
@@ -46,12 +53,20 @@ impl RegionDemand {
         let mut shard = lock(shard);
         if let Some(asked) = shard.asked.get_mut(key) {
             asked.tokens = asked.tokens.saturating_add(cost);
-        } else if shard.asked.len() < MAX_KEYS / SHARDS {
+        } else if self.has_room_for_another() {
             let asked = DemandedTokens { tokens: cost, amount: limit.amount(), period_ns: limit.period_ns() };
             shard.asked.insert(ScopedKey::from_bytes(key), asked);
         } else {
             shard.is_incomplete = true;
         }
+    }
+
+    fn has_room_for_another(&self) -> bool {
+        let has_room = self.keys.fetch_add(1, Ordering::Relaxed) < MAX_KEYS;
+        if !has_room {
+            self.keys.fetch_sub(1, Ordering::Relaxed);
+        }
+        has_room
     }
 
     /// Takes what was asked since the last call, and whether that is complete.
@@ -60,6 +75,7 @@ impl RegionDemand {
         for shard in &self.shards {
             let shard = std::mem::take(&mut *lock(shard));
             is_complete &= !shard.is_incomplete;
+            self.keys.fetch_sub(shard.asked.len(), Ordering::Relaxed);
             all.extend(shard.asked);
         }
         // The same order in every run, so that simulations are reproducible.
@@ -104,11 +120,15 @@ mod tests {
     #[test]
     fn keys_are_bounded_and_the_rest_is_reported_as_incomplete() {
         let demand = RegionDemand::new();
-        for number in 0..2 * MAX_KEYS as u64 {
-            demand.count(&number.to_le_bytes(), 1, &limit());
+        let count = |keys: usize| {
+            (0..keys as u64).for_each(|number| demand.count(&number.to_le_bytes(), 1, &limit()));
+            let (asked, is_complete) = demand.take();
+            (asked.len(), is_complete)
+        };
+        for _ in 0..2 {
+            assert_eq!(count(MAX_KEYS), (MAX_KEYS, true));
+            assert_eq!(count(MAX_KEYS + 1), (MAX_KEYS, false));
         }
-        let (asked, is_complete) = demand.take();
-        assert!(asked.len() <= MAX_KEYS && !is_complete);
     }
 
     #[test]

@@ -48,12 +48,13 @@ function operations.get(...)
   end
 end
 
+-- Reads only the names of the other fields: the hash also has chunks of many keys.
 function operations.all(prefix)
-  local fields = call('HGETALL', key)
-  for index = 1, #fields, 2 do
+  local fields = call('HKEYS', key)
+  for index = 1, #fields do
     if string.sub(fields[index], 1, #prefix) == prefix then
       reply[#reply + 1] = fields[index]
-      reply[#reply + 1] = fields[index + 1]
+      reply[#reply + 1] = call('HGET', key, fields[index])
     end
   end
 end

@@ -2,8 +2,15 @@
 
 use std::borrow::Borrow;
 
+use sha1::{Digest, Sha1};
+
 /// The most keys in a chunk, so that no call keeps a server busy for long.
 pub(super) const KEYS_PER_CHUNK: usize = 1_000;
+
+/// The longest key that is stored as it is. Of longer ones, which clients may choose, the digest is stored, so that the
+/// memory for a number of keys is bounded. Keys with the same digest would have the same loans, and still be held to
+/// their limits: the rates of all regions are no more than the limit's rate in sum, for any name.
+const MAX_KEY_BYTES: usize = 64;
 
 /// A key of a scope, the same in all regions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,7 +55,11 @@ pub(crate) fn write_scoped(bytes: &mut impl Extend<u8>, scope: &str, key: &[u8])
     // Names of rules are much shorter.
     bytes.extend(u16::try_from(scope.len()).unwrap_or(u16::MAX).to_le_bytes());
     bytes.extend(scope.bytes());
-    bytes.extend(key.iter().copied());
+    if key.len() > MAX_KEY_BYTES {
+        bytes.extend(<[u8; 20]>::from(Sha1::digest(key)));
+    } else {
+        bytes.extend(key.iter().copied());
+    }
 }
 
 /// Writes keys and their amounts as chunks.
@@ -100,6 +111,14 @@ mod tests {
     fn scope_and_key_are_told_apart() {
         assert_eq!(ScopedKey::new("a", b"\0bc").parts(), Some(("a", &b"\0bc"[..])));
         assert_ne!(ScopedKey::new("a", b"bc"), ScopedKey::new("ab", b"c"));
+        assert_eq!(ScopedKey::new("a", b"\r\n\0{}\xff").parts(), Some(("a", &b"\r\n\0{}\xff"[..])));
         assert_eq!(ScopedKey::from_bytes(b"\xff\xff").parts(), None);
+    }
+
+    #[test]
+    fn long_keys_are_stored_as_digests_that_differ() {
+        let bytes_of = |key: &[u8]| ScopedKey::new("s", key).parts().unwrap().1.len();
+        assert_eq!((bytes_of(&[b'x'; 64]), bytes_of(&[b'x'; 65]), bytes_of(&[b'x'; 8_000])), (64, 20, 20));
+        assert_ne!(ScopedKey::new("s", &[b'x'; 65]), ScopedKey::new("s", &[b'x'; 66]));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use tollgate_core::RegionShare;
 
 use super::clock::ClockReading;
@@ -29,6 +29,10 @@ const GLOBAL: u64 = 700;
 const REPORT: u64 = 780;
 /// From then on no report is accepted. So the loans of the next epoch are known before it begins.
 const CUTOFF: u64 = 900;
+
+/// By how many epochs the global server's clock may go back, while instances wait for the next epoch. It is the time after
+/// which what is stored for an epoch expires.
+const MAX_EPOCHS_BACK: u64 = 4;
 
 /// The names of hashes of one region, and of those that all regions share. No scope begins with `\.`. They differ,
 /// because the global server may be that of a region too.
@@ -54,6 +58,8 @@ pub(crate) struct RegionSync {
     /// Whether the region is to vote for the division of this instance's policy.
     votes: bool,
     clock: Option<ClockReading>,
+    /// Until when calls to the global server may take, so that the share is read in time even if it does not answer.
+    global_until: Instant,
     /// When demand was taken last.
     demand_since: Instant,
     epoch: EpochProgress,
@@ -108,6 +114,7 @@ impl RegionSync {
             stored: None,
             votes: true,
             clock: None,
+            global_until: Instant::now(),
             demand_since: Instant::now(),
             epoch: EpochProgress::default(),
         }
@@ -133,10 +140,12 @@ impl RegionSync {
         let now_ms = least_us / 1_000;
         let length_ms = self.epoch_ms(now_ms);
         let start_ms = epoch_at(now_ms, length_ms);
-        if start_ms > self.epoch.start_ms {
+        // Epochs do not go back with the clock, unless it was so far ahead that they would stand still for long.
+        let was_ahead = start_ms + MAX_EPOCHS_BACK * length_ms < self.epoch.start_ms;
+        if start_ms > self.epoch.start_ms || was_ahead {
             let lost = self.forgets && self.started_at.is_none_or(|first| start_ms < first + 2 * length_ms);
             self.started_at.get_or_insert(start_ms);
-            self.is_first_epoch = self.epoch.start_ms == 0;
+            self.is_first_epoch = self.epoch.start_ms == 0 || was_ahead;
             self.epoch = EpochProgress { start_ms, length_ms, ..EpochProgress::default() };
             self.regions.update_status(|status| status.epoch_start_ms = Some(start_ms));
             if self.read_share().await && lost {
@@ -144,9 +153,13 @@ impl RegionSync {
                 self.publish_kept(&KeyRates::new());
             }
         }
+        if self.is_due(SHARE_AGAIN) && !self.epoch.has_read_share_again {
+            self.epoch.has_read_share_again = self.read_share().await;
+        }
         if !self.epoch.is_report_known {
             self.read_own_report().await;
         } else if !self.epoch.are_rates_known {
+            self.end_global_calls_at(if self.is_due(SHARE_AGAIN) { DEMAND } else { SHARE_AGAIN });
             self.read_rates().await;
         }
         let Some((least_us, most_us)) = self.global_now() else { return };
@@ -154,9 +167,7 @@ impl RegionSync {
             return;
         }
         let is_due = |part: u64| least_us >= start_ms * 1_000 + length_ms * part;
-        if is_due(SHARE_AGAIN) && !self.epoch.has_read_share_again {
-            self.epoch.has_read_share_again = self.read_share().await;
-        }
+        self.end_global_calls_at(CUTOFF);
         if is_due(DEMAND) && !self.epoch.has_sent_demand {
             self.epoch.has_sent_demand = self.send_demand().await;
         }
@@ -170,9 +181,26 @@ impl RegionSync {
         }
     }
 
+    /// Returns whether a part of the epoch has passed, in thousandths.
+    fn is_due(&self, part: u64) -> bool {
+        let EpochProgress { start_ms, length_ms, .. } = self.epoch;
+        self.global_now().is_some_and(|(least_us, _)| least_us >= start_ms * 1_000 + length_ms * part)
+    }
+
+    /// Ends calls to the global server at a part of the epoch, in thousandths, but leaves them some time: after a slow
+    /// call the clock is known only roughly.
+    fn end_global_calls_at(&mut self, part: u64) {
+        let Some(clock) = self.clock else { return };
+        let EpochProgress { start_ms, length_ms, .. } = self.epoch;
+        let (earliest_ns, _) = clock.when(start_ms * 1_000 + length_ms * part);
+        let at_least = Duration::from_millis(length_ms) / 5;
+        self.global_until = (self.regions.base + Duration::from_nanos(earliest_ns)).max(Instant::now() + at_least);
+    }
+
     /// Reads the share and the global server's clock for the first time. Until the clock is known, the region may lend
     /// all but its reserve.
     async fn start(&mut self) {
+        self.global_until = Instant::now() + Duration::from_millis(self.epoch_ms(u64::MAX)) / 2;
         if self.read_share().await
             && !self.sync_global().await
             && let Some(share) = self.share()
@@ -201,7 +229,11 @@ impl RegionSync {
 
     async fn call(&self, server: ExchangeServer, name: String, op: HashOp) -> Option<(ClockReading, HashReply)> {
         let sent_at = Instant::now();
-        let reply = timed(&*self.exchange, self.regions.base, server, name, op).await;
+        let call = timed(&*self.exchange, self.regions.base, server, name, op);
+        let reply = match server {
+            ExchangeServer::Regional => call.await,
+            ExchangeServer::Global => timeout_at(self.global_until, call).await.ok().flatten(),
+        };
         let failed = u64::from(reply.is_none());
         match server {
             ExchangeServer::Regional => self.regions.update_status(|status| status.regional_failures += failed),

@@ -1,6 +1,8 @@
 //! The simulation of regions: several regions divide one limit under failures. An independent log of admissions is held
 //! to the limit at every instant, and so is the sum of the rates that the regions enforce.
 
+mod outages;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

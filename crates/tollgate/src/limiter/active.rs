@@ -107,14 +107,16 @@ impl ActivePolicy {
         }
         let compiled = CompiledPolicy::new(policy).map_err(LimiterError::Compile)?;
         let mut limits = Vec::new();
+        for rule_quota in compiled.quotas() {
+            let limit = quota_limit(&compiled, rule_quota, &rule_quota.scope, backend);
+            let error = |error| LimiterError::Limit { scope: rule_quota.scope.to_string(), error };
+            push(&mut limits, limit.map_err(error)?);
+        }
         let mut prepare = |scope: &str, quota: Quota, options: LimitOptions| {
             let limit = backend.store().limit(scope, quota, options);
             let limit = limit.map_err(|error| LimiterError::Limit { scope: scope.to_owned(), error })?;
             Ok(push(&mut limits, limit))
         };
-        for rule_quota in compiled.quotas() {
-            prepare(&rule_quota.scope, rule_quota.quota, options(&compiled, rule_quota))?;
-        }
         let mut rules = Vec::with_capacity(compiled.rules().len());
         for rule in compiled.rules() {
             let escalation = rule.on_limit.as_ref();
@@ -202,7 +204,7 @@ impl ActivePolicy {
         rule_quota: &RuleQuota,
         backend: &Backend,
     ) -> Result<Limit, Box<dyn std::error::Error + Send + Sync>> {
-        backend.store().limit(&rule_quota.scope, rule_quota.quota, options(&self.compiled, rule_quota))
+        quota_limit(&self.compiled, rule_quota, &rule_quota.scope, backend)
     }
 
     /// Returns a charge under a quota in the memory store.
@@ -297,6 +299,25 @@ impl ActivePolicy {
     }
 }
 
+/// Prepares the limit of a quota. The memory store exchanges nothing with other regions: there a region has its share of a
+/// regional limit, and no loans.
+fn quota_limit(
+    compiled: &CompiledPolicy,
+    rule_quota: &RuleQuota,
+    scope: &str,
+    backend: &Backend,
+) -> Result<Limit, Box<dyn std::error::Error + Send + Sync>> {
+    let options = options(compiled, rule_quota);
+    let share = compiled.region_share().filter(|_| options.regional && matches!(backend, Backend::Memory(_)));
+    let quota = match share {
+        Some(share) => share
+            .quota_without_loans(&rule_quota.quota)
+            .map_err(|_| "the region's share of the limit is too small for the memory store: raise the limit")?,
+        None => rule_quota.quota,
+    };
+    backend.store().limit(scope, quota, options)
+}
+
 /// Adds a limit, and returns its index.
 fn push(limits: &mut Vec<Limit>, limit: Limit) -> u32 {
     limits.push(limit);
@@ -323,7 +344,7 @@ fn former_limits(
     let former = |rule_quota: &RuleQuota| {
         let scope = rule_quota.former_scope.as_ref().filter(|_| is_kept)?;
         // A quota that the store does not accept was never counted there.
-        let limit = backend.store().limit(scope, rule_quota.quota, options(compiled, rule_quota)).ok()?;
+        let limit = quota_limit(compiled, rule_quota, scope, backend).ok()?;
         Some(push(limits, limit))
     };
     compiled.quotas().iter().map(former).collect()

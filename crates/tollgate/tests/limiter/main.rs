@@ -13,6 +13,7 @@ mod per_key;
 mod permits;
 mod policy_change;
 mod refunds;
+mod regions_in_memory;
 mod state_size;
 mod support;
 mod verdict_policy;

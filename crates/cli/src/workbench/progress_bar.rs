@@ -15,7 +15,8 @@ pub(crate) struct ProgressBarOnTerminal {
     shown: Cell<Instant>,
 }
 
-const WITH_TOTAL: &str = "{bar:30} {bytes} of {total_bytes}, {msg}, {eta} left";
+/// It fits into 80 columns with a thousand million lines: what is beyond is cut off.
+const WITH_TOTAL: &str = "{bar:12} {percent} % of {total_bytes}, {msg}, {eta} left";
 const WITHOUT_TOTAL: &str = "{spinner} {bytes}, {msg}";
 
 /// The time between two states of the text. A faster one could not be read.
@@ -61,13 +62,13 @@ impl Progress for ProgressBarOnTerminal {
     }
 }
 
-/// Returns the lines and their rate: `12,000,000 lines, 3,100,000 lines/s`.
+/// Returns the lines and their rate: `12,000,000 lines, 3,100,000/s`.
 fn lines_text(lines: u64, elapsed: Duration) -> String {
     let per_second = u128::from(lines) * 1_000 / elapsed.as_millis().max(1);
     // Two digits: the others change faster than they can be read.
     let step = 10_u128.pow(per_second.max(1).ilog10().saturating_sub(1));
     let per_second = u64::try_from(per_second / step * step).unwrap_or(u64::MAX);
-    format!("{} lines, {} lines/s", grouped(lines), grouped(per_second))
+    format!("{} lines, {}/s", grouped(lines), grouped(per_second))
 }
 
 #[cfg(test)]
@@ -77,8 +78,8 @@ mod tests {
     #[test]
     fn rate_has_two_digits() {
         let text = |lines, ms| lines_text(lines, Duration::from_millis(ms));
-        assert_eq!(text(12_000_000, 3_871), "12,000,000 lines, 3,000,000 lines/s");
-        assert_eq!(text(7, 1_000), "7 lines, 7 lines/s");
-        assert_eq!(text(0, 0), "0 lines, 0 lines/s");
+        assert_eq!(text(12_000_000, 3_871), "12,000,000 lines, 3,000,000/s");
+        assert_eq!(text(7, 1_000), "7 lines, 7/s");
+        assert_eq!(text(0, 0), "0 lines, 0/s");
     }
 }

@@ -7,6 +7,9 @@ use crate::simulate::{PeakBin, SimulationReport};
 
 const PANEL_HEIGHT: f32 = 320.0;
 
+/// The widest bar of a bin. A single one would fill the panel.
+const BAR_WIDTH_MAX: f32 = 80.0;
+
 /// Draws the allowed and refused requests over time, and the distribution of peaks over clients.
 #[must_use]
 pub fn simulation_drawing(report: &SimulationReport) -> Drawing {
@@ -49,7 +52,7 @@ fn draw_peaks(drawing: &mut Drawing, peaks: &[PeakBin]) {
     let labels: Vec<String> = peaks.iter().map(bin_label).collect();
     let places = panel.draw_categories(drawing, &labels, "most requests in a minute");
     for (bin, (middle, width)) in peaks.iter().zip(places) {
-        let bar = width * 0.36;
+        let bar = (width * 0.36).min(BAR_WIDTH_MAX);
         let area = |x: f32, clients: u64| {
             let y = panel.y(clients as f64);
             Area { x, y, width: bar, height: if clients > 0 { panel.bottom() - y } else { 0.0 } }

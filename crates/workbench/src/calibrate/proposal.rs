@@ -126,6 +126,8 @@ fn needs(
             })
         })
         .collect();
+    // They are most of the memory.
+    drop(ladders);
     let ladders = measure_bursts(trace, classes, keys, &fine_rates)?;
     let need = |key: usize, class: usize| {
         let group = Group { key: &keys[key], class, stands_out: &outliers[key], ladders: &ladders[key] };

@@ -5,8 +5,6 @@
 //! temporary file without a name.
 
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use std::panic::resume_unwind;
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 
 use tempfile::SpooledTempFile;
 
@@ -21,10 +19,7 @@ const MAX_VARINT_BYTES: usize = 10;
 
 /// The requests that are replayed together. What an analysis needs for them fits into the second-level cache of common
 /// processors.
-const BATCH: usize = 512;
-
-/// The batches that are read ahead.
-const AHEAD_MAX: usize = 8;
+const BATCH: usize = 256;
 
 /// A request: its time and its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +32,7 @@ pub(super) struct TracedRequest {
 
 /// Some successive requests. They are replayed together, so that an analysis can look up the clients of all of them
 /// first, and the processor waits for the memory of several clients at once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct TracedBatch {
     pub(super) requests: Vec<TracedRequest>,
     /// For each key the number of the client of each request; `None` if the request lacks the key.
@@ -98,35 +93,17 @@ impl TraceWriter {
 }
 
 impl RequestTrace {
-    /// Calls `on_batch` for all requests, in the order of time. Another thread reads them ahead.
+    /// Calls `on_batch` for all requests, in the order of time.
     pub(super) fn replay(&mut self, mut on_batch: impl FnMut(&TracedBatch)) -> io::Result<()> {
-        let (batches, read) = sync_channel(AHEAD_MAX);
-        let (done, recycled) = channel();
-        std::thread::scope(|scope| {
-            let reader = scope.spawn(move || self.read_all(&batches, &recycled));
-            for batch in read {
-                on_batch(&batch);
-                // When all are read, no memory is needed any more.
-                let _ = done.send(batch);
-            }
-            reader.join().unwrap_or_else(|panic| resume_unwind(panic))
-        })
-    }
-
-    fn read_all(&mut self, batches: &SyncSender<TracedBatch>, recycled: &Receiver<TracedBatch>) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(0))?;
         let mut reader = VarintReader::new(&mut self.file);
+        let mut batch = TracedBatch { requests: Vec::new(), clients: vec![Vec::new(); self.keys] };
         let (mut time_ns, mut left) = (0, self.requests);
         while left > 0 {
             let count = left.min(BATCH as u64);
-            let mut batch: TracedBatch = recycled.try_recv().unwrap_or_default();
-            batch.clients.resize_with(self.keys, Vec::new);
             batch.read(&mut reader, &mut time_ns, count)?;
+            on_batch(&batch);
             left -= count;
-            if batches.send(batch).is_err() {
-                // The receiver has panicked, which is continued there.
-                break;
-            }
         }
         Ok(())
     }

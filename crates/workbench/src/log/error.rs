@@ -155,7 +155,7 @@ impl LogError {
             }
             LogError::WrongFormat { .. } => "without `--log-format` the format is detected".to_owned(),
             LogError::MostUnreadable { .. } => {
-                "leave out what is not a log, or name logs of several formats as separate files".to_owned()
+                "remove the other lines, or name logs of several formats as separate files".to_owned()
             }
             LogError::CsvHeader { .. } => {
                 "name the columns in the first line, such as time,ip,user,method,path,host,status".to_owned()

@@ -84,7 +84,7 @@ impl LogTally {
     ///
     /// # Errors
     ///
-    /// Most lines of a log are unreadable: a part of the log is no log, and figures of the rest would mislead.
+    /// Most lines of a log are unreadable. Figures of the others would mislead.
     pub(super) fn finish(self) -> Result<LogSummary, LogError> {
         let LogTally { mut summary, examples, .. } = self;
         summary.whole_seconds &= summary.lines > summary.unreadable;

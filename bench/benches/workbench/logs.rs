@@ -62,12 +62,13 @@ struct Request {
 const DAY_S: u64 = 1_794_787_200;
 /// The requests of one second: a line reaches the reader's tolerance of 10 s after this many lines.
 const REQUESTS_A_SECOND: u64 = 1_000;
-const CLIENTS: u64 = 100_000;
+/// The clients of most logs.
+pub(crate) const CLIENTS: u64 = 100_000;
 
 impl GeneratedLog {
-    /// Writes a log.
-    pub(crate) fn write(directory: &Path, kind: LogKind, lines: u64) -> GeneratedLog {
-        let path = directory.join(kind.name().replace([' ', ','], "-"));
+    /// Writes a log of requests from this number of clients.
+    pub(crate) fn write(directory: &Path, kind: LogKind, lines: u64, clients: u64) -> GeneratedLog {
+        let path = directory.join(format!("{}-{clients}", kind.name().replace([' ', ','], "-")));
         let file = BufWriter::with_capacity(1 << 20, File::create(&path).unwrap());
         let mut file: Box<dyn Write> = match kind {
             LogKind::CombinedGzip => Box::new(flate2::write::GzEncoder::new(file, flate2::Compression::fast())),
@@ -85,7 +86,7 @@ impl GeneratedLog {
             random ^= random << 17;
             let request = Request {
                 second: number / REQUESTS_A_SECOND,
-                client: 0x0a00_0000 + (random % CLIENTS) as u32,
+                client: 0x0a00_0000 + (random % clients) as u32,
                 target: random >> 20 & 0xfff,
                 status: if random >> 40 & 15 == 0 { 404 } else { 200 },
             };

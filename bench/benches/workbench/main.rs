@@ -1,4 +1,5 @@
-//! The speed of reading logs, compared with counting the lines of the same file, and of whole analyses.
+//! The speed of reading logs, compared with counting the lines of the same file, and of whole analyses, compared with
+//! parsing alone and with GoAccess.
 //!
 //!     scripts/bench --only workbench [--quick]
 //!
@@ -9,6 +10,7 @@
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails ends")]
 
 mod analyses;
+mod goaccess;
 mod logs;
 
 use std::fs::File;
@@ -19,10 +21,13 @@ use tollgate_testbed::TemporaryDirectory;
 use tollgate_workbench::LogRecord;
 use tollgate_workbench::log::{LogOptions, LogSource, read_logs};
 
-use self::logs::{GeneratedLog, LogKind};
+use self::logs::{CLIENTS, GeneratedLog, LogKind};
 
 /// The goal for combined lines on two cores, in millions a second.
 const GOAL_MLINES: f64 = 3.0;
+
+/// More clients than any cache holds.
+const MANY_CLIENTS: u64 = 1_000_000;
 
 fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
@@ -34,7 +39,7 @@ fn main() {
     println!("| --- | ---: | ---: | ---: | ---: | ---: |");
     for kind in LogKind::ALL {
         eprintln!("{}", kind.name());
-        let log = GeneratedLog::write(directory.path(), kind, lines);
+        let log = GeneratedLog::write(directory.path(), kind, lines, CLIENTS);
         let without_fields = || Some(Vec::new());
         let figures = [
             median(rounds, || mlines(&log, 1, None)),
@@ -49,8 +54,12 @@ fn main() {
         };
         println!("| {} | {} | {figures} | {counted} |", kind.name(), log.bytes / log.lines);
     }
-    eprintln!("analyses");
-    analyses::print(&GeneratedLog::write(directory.path(), LogKind::Combined, lines), rounds);
+    for clients in [CLIENTS, MANY_CLIENTS] {
+        eprintln!("analyses of {clients} clients");
+        // Every client has some requests.
+        let log = GeneratedLog::write(directory.path(), LogKind::Combined, lines.max(4 * clients), clients);
+        analyses::print(&log, clients, rounds);
+    }
 }
 
 /// Reads a log, checks that every record arrived, and returns the speed.
@@ -86,7 +95,10 @@ fn counted_mlines(log: &GeneratedLog, header_lines: u64) -> f64 {
 }
 
 fn median(rounds: usize, run: impl Fn() -> f64) -> f64 {
-    let mut figures: Vec<f64> = (0..rounds).map(|_| run()).collect();
+    median_of((0..rounds).map(|_| run()).collect())
+}
+
+fn median_of(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
-    figures[rounds / 2]
+    figures[figures.len() / 2]
 }

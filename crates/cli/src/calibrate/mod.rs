@@ -177,9 +177,10 @@ pub(crate) fn calibrate(arguments: &CalibrateArguments) -> Result<Exit, Failure>
     let mut calibrator = Calibrator::new(options);
     let summary =
         logs::read(&arguments.log, arguments.log_format, Some(fields), &mut |batch| calibrator.requests(batch))?;
-    let calibration = calibrator
-        .finish()
-        .map_err(|error| Failure::failed(format!("the temporary file of the requests failed: {error}")))?;
+    let calibration = calibrator.finish().map_err(|error| {
+        Failure::failed(format!("the temporary file of the requests failed: {error}"))
+            .with_hint("it takes some six bytes a request; TMPDIR sets its directory")
+    })?;
     note_short_span(calibration.last_ns - calibration.first_ns);
     for (key, clients) in &calibration.clients {
         if *clients == 0 {

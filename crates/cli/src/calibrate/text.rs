@@ -60,12 +60,16 @@ fn push_proposal(page: &mut String, proposal: &LimitProposal) {
         }
     }
     page.push_str(&table(&rows, 1));
-    let share = percent(touched.requests, evidence.requests);
-    page.push_str(&format!(
-        "  refuses {} of {} ({share})\n",
-        count(touched.requests, "request"),
-        count(touched.clients, "well-behaved client"),
-    ));
+    let clients = count(evidence.clients, "well-behaved client");
+    page.push_str(&match touched.requests {
+        0 => format!("  refuses no request of {clients}\n"),
+        requests => format!(
+            "  refuses {} ({}) of {} among {clients}\n",
+            count(requests, "request"),
+            percent(requests, evidence.requests),
+            grouped(touched.clients),
+        ),
+    });
     if evidence.outliers > 0 {
         let share = percent(touched.outlier_requests, evidence.outlier_requests);
         let outliers = if evidence.outliers == 1 { "client that stands out" } else { "clients that stand out" };

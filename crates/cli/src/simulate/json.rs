@@ -42,6 +42,8 @@ struct RuleJson {
     allowed: u64,
     refused: u64,
     warned: u64,
+    delayed: u64,
+    blocked: u64,
     clients_refused: u64,
 }
 
@@ -50,6 +52,9 @@ struct EndpointJson {
     endpoint: String,
     allowed: u64,
     refused: u64,
+    warned: u64,
+    delayed: u64,
+    blocked: u64,
 }
 
 #[derive(Serialize)]
@@ -57,6 +62,9 @@ struct ClientJson {
     client: String,
     requests: u64,
     refused: u64,
+    warned: u64,
+    delayed: u64,
+    blocked: u64,
     first_refused: String,
     peak_per_second: u32,
     peak_per_minute: u32,
@@ -84,6 +92,9 @@ struct SeriesJson {
     interval_ms: u64,
     allowed: Vec<u64>,
     refused: Vec<u64>,
+    warned: Vec<u64>,
+    delayed: Vec<u64>,
+    blocked: Vec<u64>,
 }
 
 #[derive(Serialize)]
@@ -112,8 +123,11 @@ pub(super) fn answer(report: &SimulationReport, summary: &LogSummary, against: O
     let series = &report.over_time;
     let endpoint = |endpoint: &tollgate_workbench::simulate::EndpointReport| EndpointJson {
         endpoint: endpoint.endpoint.to_string(),
-        allowed: endpoint.allowed,
-        refused: endpoint.refused,
+        allowed: endpoint.actions.allowed,
+        refused: endpoint.actions.refused,
+        warned: endpoint.actions.warned,
+        delayed: endpoint.actions.delayed,
+        blocked: endpoint.actions.blocked,
     };
     SimulationJson {
         lines: summary.lines,
@@ -142,8 +156,11 @@ pub(super) fn answer(report: &SimulationReport, summary: &LogSummary, against: O
         over_time: SeriesJson {
             start: time(series.start_ns()),
             interval_ms: series.length_ns() / 1_000_000,
-            allowed: series.counts().iter().map(|[allowed, _]| *allowed).collect(),
-            refused: series.counts().iter().map(|[_, refused]| *refused).collect(),
+            allowed: report.intervals().map(|actions| actions.allowed).collect(),
+            refused: report.intervals().map(|actions| actions.refused).collect(),
+            warned: report.intervals().map(|actions| actions.warned).collect(),
+            delayed: report.intervals().map(|actions| actions.delayed).collect(),
+            blocked: report.intervals().map(|actions| actions.blocked).collect(),
         },
         against: report.changes.as_ref().zip(against).map(|(changes, file)| changed(changes, file)),
     }
@@ -156,6 +173,8 @@ fn rule(rule: &RuleReport) -> RuleJson {
         allowed: rule.allowed,
         refused: rule.refused,
         warned: rule.warned,
+        delayed: rule.delayed,
+        blocked: rule.blocked,
         clients_refused: rule.clients_refused,
     }
 }
@@ -166,6 +185,9 @@ fn client(client: &HurtClient) -> ClientJson {
         client: client.client.to_string(),
         requests: client.requests,
         refused: client.refused,
+        warned: client.warned,
+        delayed: client.delayed,
+        blocked: client.blocked,
         first_refused: UtcTime::from_ns(client.first_refused_ns).to_string(),
         peak_per_second: client.peaks.in_second,
         peak_per_minute: client.peaks.in_minute,

@@ -90,16 +90,19 @@ Members of the JSON:
   longest_delay_ms, evictions   the longest wait in a queue; live keys that the
                                 store dropped because it was full
   from, to                      the times of the first and the last request
-  rules[]                       rule; shadow; allowed, refused and warned (by
-                                this rule alone); clients_refused
-  endpoints[]                   endpoint; allowed; refused: the 20 with the most
-                                refused requests
-  worst_clients[]               client; requests; refused; first_refused;
-                                peak_per_second, peak_per_minute, peak_per_hour
-                                (of the clock); rules[] {rule, refused}
+  rules[]                       rule; shadow; allowed, refused, warned, delayed
+                                and blocked (by this rule alone);
+                                clients_refused
+  endpoints[]                   endpoint; allowed; refused; warned; delayed;
+                                blocked: the 20 with the most refused requests
+  worst_clients[]               client; requests; refused; warned; delayed;
+                                blocked; first_refused; peak_per_second,
+                                peak_per_minute, peak_per_hour (of the clock);
+                                rules[] {rule, refused}
   peaks[]                       clients by their most requests in a minute:
                                 from, to; never_refused and refused (clients)
-  over_time                     start; interval_ms; allowed[]; refused[]
+  over_time                     start; interval_ms; allowed[]; refused[];
+                                warned[]; delayed[]; blocked[]
   against                       with --against only: file; allowed, refused and
                                 rules of the other policy; newly_refused,
                                 newly_allowed (requests); clients_newly_refused,

@@ -78,18 +78,18 @@ fn totals(report: &SimulationReport) -> String {
 }
 
 fn rules(rules: &[RuleReport]) -> Vec<Vec<String>> {
-    let has_warned = rules.iter().any(|rule| rule.warned > 0);
+    /// A figure that is shown only if a rule has it.
+    type Figure = (&'static str, fn(&RuleReport) -> u64);
+    const FIGURES: [Figure; 3] =
+        [("warned", |rule| rule.warned), ("delayed", |rule| rule.delayed), ("blocked", |rule| rule.blocked)];
+    let shown = || FIGURES.iter().filter(|(_, figure)| rules.iter().any(|rule| figure(rule) > 0));
     let mut rows = vec![["rule", "allowed", "refused", "clients refused"].map(str::to_owned).to_vec()];
-    if has_warned {
-        rows[0].push("warned".to_owned());
-    }
+    rows[0].extend(shown().map(|(name, _)| (*name).to_owned()));
     for rule in rules {
         let shadow = if rule.shadow { " (shadow)" } else { "" };
         let name = format!("{}{shadow}", rule.rule);
         let mut row = vec![name, grouped(rule.allowed), grouped(rule.refused), grouped(rule.clients_refused)];
-        if has_warned {
-            row.push(grouped(rule.warned));
-        }
+        row.extend(shown().map(|(_, figure)| grouped(figure(rule))));
         rows.push(row);
     }
     rows
@@ -97,13 +97,13 @@ fn rules(rules: &[RuleReport]) -> Vec<Vec<String>> {
 
 fn endpoints(report: &SimulationReport) -> Vec<Vec<String>> {
     let mut rows = vec![["endpoint", "allowed", "refused", ""].map(str::to_owned).to_vec()];
-    let refused = report.endpoints.iter().filter(|endpoint| endpoint.refused > 0);
+    let refused = report.endpoints.iter().filter(|endpoint| endpoint.actions.refused > 0);
     for endpoint in refused.take(MAX_LISTED) {
         rows.push(vec![
             printable(&endpoint.endpoint.to_string()),
-            grouped(endpoint.allowed),
-            grouped(endpoint.refused),
-            percent(endpoint.refused, endpoint.allowed + endpoint.refused),
+            grouped(endpoint.actions.allowed),
+            grouped(endpoint.actions.refused),
+            percent(endpoint.actions.refused, endpoint.actions.allowed + endpoint.actions.refused),
         ]);
     }
     rows

@@ -40,7 +40,7 @@ pub(crate) fn read(
 ) -> Result<LogSummary, Failure> {
     let sources: Vec<LogSource> = files.iter().map(|file| source(file)).collect();
     let options = LogOptions { format, fields, ..LogOptions::default() };
-    let progress = ProgressBarOnTerminal::default();
+    let progress = ProgressBarOnTerminal::new();
     let read = read_logs(&sources, &options, &progress, on_batch);
     progress.clear();
     let summary = read.map_err(|error| failure(&error))?;

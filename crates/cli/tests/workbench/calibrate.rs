@@ -44,6 +44,16 @@ fn written_policy_is_valid_and_the_simulation_confirms_its_figures() {
 }
 
 #[test]
+fn report_shows_how_many_well_behaved_clients_a_low_limit_refuses() {
+    let folder = Folder::with_log();
+    let run = folder.run(&["calibrate", "--log", "access.log", "--share", "90%", "--margin", "0%"]);
+    let line = run.success().lines().find(|line| line.contains("among 180 well-behaved clients")).unwrap_or_default();
+    // A share of 90 % may leave out 18 of 180 clients.
+    let clients: u64 = line.split(" of ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
+    assert!((1..=18).contains(&clients), "{line}");
+}
+
+#[test]
 fn page_shows_these_reports() {
     let page = include_str!("../../../../docs/workbench.md");
     for report in [

@@ -57,7 +57,15 @@ fn json_has_the_members_of_the_contract_and_sums_that_agree() {
     assert!(worst["refused"].as_u64().unwrap() > 1_000 && worst["peak_per_minute"].as_u64().unwrap() > 600, "{worst}");
     let over_time = &answer["over_time"];
     let sum = |kind: &str| over_time[kind].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum::<u64>();
-    assert_eq!((sum("allowed"), sum("refused")), (number("allowed"), number("refused")));
+    for action in ["allowed", "refused", "warned", "delayed", "blocked"] {
+        assert_eq!(sum(action), number(action), "{action} over time");
+        let endpoints = answer["endpoints"].as_array().unwrap();
+        let at_endpoints = endpoints.iter().map(|endpoint| endpoint[action].as_u64().unwrap()).sum::<u64>();
+        assert_eq!(at_endpoints, number(action), "{action} by endpoint");
+    }
+    let of_rule = |at: usize, action: &str| rules[at][action].as_u64().unwrap();
+    assert_eq!((of_rule(1, "warned"), of_rule(1, "blocked")), (number("warned"), number("blocked")));
+    assert!(of_rule(2, "delayed") >= number("delayed") && worst["blocked"].is_u64());
     let against = &answer["against"];
     let newly = |member: &str| against[member].as_u64().unwrap();
     assert_eq!(newly("allowed") - newly("newly_refused") + newly("newly_allowed"), number("allowed"));

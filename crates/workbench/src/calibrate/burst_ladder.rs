@@ -45,6 +45,12 @@ impl BurstLadder {
         }
     }
 
+    /// Reads every cache line of the ladder, and thereby brings it into the cache.
+    #[inline]
+    pub(super) fn touch(&self) -> u64 {
+        self.last_ns ^ self.used[RUNGS - 1] ^ self.most_used[RUNGS - 1]
+    }
+
     /// Returns the burst of the smallest bucket of the rate at `rung` that would have refused no request.
     pub(super) fn burst(&self, rung: usize, rates: &RungRates) -> u64 {
         self.most_used[rung].div_ceil(rates.period_ns)

@@ -1,10 +1,11 @@
 //! What is measured for a client in a class of endpoints.
 
+use std::hint::black_box;
 use std::io;
 
 use super::burst_ladder::{BurstLadder, RungRates};
 use super::endpoint_class::{CLASS_COUNT, EndpointClass, EndpointClasses};
-use super::trace::RequestTrace;
+use super::trace::{RequestTrace, TracedRequest};
 use crate::tally::peak_rates::{PeakRates, Peaks};
 use crate::tally::{HOUR_NS, MINUTE_NS, to_u32};
 
@@ -65,23 +66,42 @@ pub(super) fn measure(
         .iter()
         .map(|count| KeyClients { positions: vec![[0; CLASS_COUNT]; *count], members: Vec::new() })
         .collect();
-    trace.replay(|request| {
-        let class = classes.class(request.endpoint);
-        for (key, client) in keys.iter_mut().zip(&request.clients) {
-            let Some(client) = *client else { continue };
-            let position = &mut key.positions[client as usize][class as usize];
-            if *position == 0 {
-                key.members.push(ClassMember::new(client, class, request.time_ns));
-                *position = to_u32(key.members.len());
+    trace.replay(|batch| {
+        for (key, clients) in keys.iter_mut().zip(&batch.clients) {
+            key.touch(&batch.requests, clients, classes);
+            for (request, client) in batch.requests.iter().zip(clients) {
+                if let Some(client) = *client {
+                    key.count(request, client, classes.class(request.endpoint));
+                }
             }
-            let member = &mut key.members[*position as usize - 1];
-            member.requests += 1;
-            member.denied += u64::from(request.is_denied);
-            member.last_ns = request.time_ns;
-            member.peaks.count(request.time_ns);
         }
     })?;
     Ok(keys)
+}
+
+impl KeyClients {
+    /// Reads the figures of clients, and thereby brings them into the cache.
+    fn touch(&self, requests: &[TracedRequest], clients: &[Option<u32>], classes: &EndpointClasses) {
+        let position = |(request, client): (&TracedRequest, &Option<u32>)| {
+            client.map_or(0, |client| self.positions[client as usize][classes.class(request.endpoint) as usize])
+        };
+        let positions = requests.iter().zip(clients).map(position);
+        let members = positions.filter_map(|position| self.members.get((position as usize).wrapping_sub(1)));
+        black_box(members.map(|member| member.requests ^ u64::from(member.peaks().in_hour)).fold(0, u64::wrapping_add));
+    }
+
+    fn count(&mut self, request: &TracedRequest, client: u32, class: EndpointClass) {
+        let position = &mut self.positions[client as usize][class as usize];
+        if *position == 0 {
+            self.members.push(ClassMember::new(client, class, request.time_ns));
+            *position = to_u32(self.members.len());
+        }
+        let member = &mut self.members[*position as usize - 1];
+        member.requests += 1;
+        member.denied += u64::from(request.is_denied);
+        member.last_ns = request.time_ns;
+        member.peaks.count(request.time_ns);
+    }
 }
 
 /// Measures the smallest buckets of all members at the rates of their group. Groups without rates are skipped.
@@ -93,30 +113,47 @@ pub(super) fn measure_bursts(
 ) -> io::Result<Vec<Vec<BurstLadder>>> {
     let mut ladders: Vec<Vec<BurstLadder>> =
         keys.iter().map(|key| vec![BurstLadder::default(); key.members.len()]).collect();
-    trace.replay(|request| {
-        let class = classes.class(request.endpoint) as usize;
-        for (at, client) in request.clients.iter().enumerate() {
-            let (Some(client), Some(rates)) = (*client, &rates[at][class]) else { continue };
-            let member = keys[at].positions[client as usize][class] as usize - 1;
-            ladders[at][member].count(request.time_ns, rates);
+    let touch = |ladders: &Vec<Vec<BurstLadder>>, key: usize, member: usize| ladders[key][member].touch();
+    replay_members(trace, classes, keys, &mut ladders, touch, |ladders, key, member, request| {
+        if let Some(rates) = &rates[key][member.class] {
+            ladders[key][member.position].count(request.time_ns, rates);
         }
     })?;
     Ok(ladders)
 }
 
-/// Calls `on_request` with the key, the member and the time of every request.
-pub(super) fn replay_members(
+/// A member of a key, for a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemberAt {
+    pub(super) position: usize,
+    pub(super) class: usize,
+}
+
+/// Calls `on_request` with the key and the member of every request. Before, it calls `touch` for some successive
+/// requests, which reads a figure of the member from `figures` and so brings it into the cache.
+pub(super) fn replay_members<F>(
     trace: &mut RequestTrace,
     classes: &EndpointClasses,
     keys: &[KeyClients],
-    mut on_request: impl FnMut(usize, usize, u64),
+    figures: &mut F,
+    touch: impl Fn(&F, usize, usize) -> u64,
+    mut on_request: impl FnMut(&mut F, usize, MemberAt, &TracedRequest),
 ) -> io::Result<()> {
-    trace.replay(|request| {
-        let class = classes.class(request.endpoint) as usize;
-        for (at, client) in request.clients.iter().enumerate() {
-            let Some(client) = *client else { continue };
-            let member = keys[at].positions[client as usize][class] as usize - 1;
-            on_request(at, member, request.time_ns);
+    let mut members: Vec<Option<MemberAt>> = Vec::new();
+    trace.replay(|batch| {
+        for (key, (clients, of_key)) in batch.clients.iter().zip(keys).enumerate() {
+            members.clear();
+            members.extend(batch.requests.iter().zip(clients).map(|(request, client)| {
+                let class = classes.class(request.endpoint) as usize;
+                let position = of_key.positions[(*client)? as usize][class] as usize - 1;
+                Some(MemberAt { position, class })
+            }));
+            black_box(members.iter().flatten().map(|at| touch(figures, key, at.position)).fold(0, u64::wrapping_add));
+            for (request, member) in batch.requests.iter().zip(&members) {
+                if let Some(member) = *member {
+                    on_request(figures, key, member, request);
+                }
+            }
         }
     })
 }

@@ -41,6 +41,8 @@ pub struct Calibrator {
     trace: TraceWriter,
     /// The clients of a batch of requests, by key.
     numbers: Vec<Vec<Option<u32>>>,
+    /// Their endpoints.
+    batch_endpoints: Vec<u32>,
     requests: u64,
     first_ns: u64,
     last_ns: u64,
@@ -56,6 +58,7 @@ impl Calibrator {
             clients: options.keys.iter().map(|_| ClientIndex::default()).collect(),
             numbers: vec![Vec::new(); options.keys.len()],
             options,
+            batch_endpoints: Vec::new(),
             endpoints: EndpointIndex::default(),
             endpoint_tallies: Vec::new(),
             trace: TraceWriter::new(),
@@ -71,11 +74,15 @@ impl Calibrator {
         if self.error.is_some() {
             return;
         }
-        // All clients of a key are looked up first, so that the processor waits for several of them at once.
+        // All clients of a key are looked up first, so that the processor waits for several of them at once, and all
+        // endpoints, whose table stays in the cache.
         for ((key, clients), numbers) in self.options.keys.iter().zip(&mut self.clients).zip(&mut self.numbers) {
             numbers.clear();
             numbers.extend(records.iter().map(|record| key.client(record, clients)));
         }
+        self.batch_endpoints.clear();
+        let endpoints = records.iter().map(|record| self.endpoints.number(record.method, record.target));
+        self.batch_endpoints.extend(endpoints);
         for (at, record) in records.iter().enumerate() {
             self.request(at, record);
         }
@@ -83,7 +90,7 @@ impl Calibrator {
 
     /// Counts the request at a position of its batch.
     fn request(&mut self, at: usize, record: &LogRecord<'_>) {
-        let endpoint = self.endpoints.number(record.method, record.target);
+        let endpoint = self.batch_endpoints[at];
         let is_denied = matches!(record.status, Some(401 | 403));
         if endpoint as usize >= self.endpoint_tallies.len() {
             self.endpoint_tallies.resize(endpoint as usize + 1, EndpointTally::default());

@@ -126,6 +126,8 @@ fn needs(
             })
         })
         .collect();
+    // They are most of the memory.
+    drop(ladders);
     let ladders = measure_bursts(trace, classes, keys, &fine_rates)?;
     let need = |key: usize, class: usize| {
         let group = Group { key: &keys[key], class, stands_out: &outliers[key], ladders: &ladders[key] };
@@ -195,16 +197,17 @@ fn refusals(
         Bucket::new(&quota, Tick::Nanosecond)
     };
     let buckets: ByGroup<Option<Bucket>> = rates.iter().map(|key| key.map(bucket)).collect();
-    let mut refused: Vec<Vec<u64>> = keys.iter().map(|key| vec![0; key.members.len()]).collect();
-    let mut states: Vec<Vec<BucketState>> =
-        keys.iter().map(|key| key.members.iter().map(|_| BucketState::default()).collect()).collect();
-    replay_members(trace, classes, keys, |key, member, time_ns| {
-        let Some(bucket) = &buckets[key][keys[key].members[member].class as usize] else { return };
-        if !bucket.check(&mut states[key][member], time_ns, 1).is_allowed() {
-            refused[key][member] += 1;
+    let mut counts: Vec<Vec<(u64, BucketState)>> =
+        keys.iter().map(|key| key.members.iter().map(|_| (0, BucketState::default())).collect()).collect();
+    let touch = |counts: &Vec<Vec<(u64, BucketState)>>, key: usize, member: usize| counts[key][member].0;
+    replay_members(trace, classes, keys, &mut counts, touch, |counts, key, member, request| {
+        let Some(bucket) = &buckets[key][member.class] else { return };
+        let (refused, state) = &mut counts[key][member.position];
+        if !bucket.check(state, request.time_ns, 1).is_allowed() {
+            *refused += 1;
         }
     })?;
-    Ok(refused)
+    Ok(counts.into_iter().map(|key| key.into_iter().map(|(refused, _)| refused).collect()).collect())
 }
 
 /// All measurements, by key.

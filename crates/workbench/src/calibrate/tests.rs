@@ -1,4 +1,5 @@
 use tollgate::policy::parse;
+use tollgate::{Limiter, ManualClock, Request};
 
 use super::*;
 use crate::simulate::Simulation;
@@ -36,10 +37,16 @@ fn limits_pass_good_clients_and_cut_bad_ones() {
     let policy = parse(&policy_text(&calibration), "policy.yaml", None).unwrap();
     assert_eq!(policy.warnings, [], "validate --strict accepts the policy");
     let mut simulation = Simulation::new(&policy.policy).unwrap();
+    let clock = ManualClock::at(0);
+    let library = Limiter::with_clock(&policy.policy, clock.clone()).unwrap();
     let mut sent = [[0_u64; 2]; 2];
     let mut refused_clients = std::collections::BTreeSet::new();
     for request in &requests {
         let passed = simulation.request(&request.record());
+        clock.set(request.time_ns);
+        let asked =
+            Request { method: request.method, target: &request.path, ..Request::from_peer(Some(request.client_ip)) };
+        assert_eq!(library.check(&asked).is_allowed(), passed, "the library decides otherwise: {request:?}");
         let is_ordinary = request.behaviour.is_ordinary();
         sent[usize::from(is_ordinary)][usize::from(passed)] += 1;
         if is_ordinary && !passed {

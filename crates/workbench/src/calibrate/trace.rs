@@ -17,15 +17,26 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// The most bytes of a number.
 const MAX_VARINT_BYTES: usize = 10;
 
-/// A request: its time, its endpoint and the client of each key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The requests that are replayed together. What an analysis needs for them fits into the second-level cache of common
+/// processors.
+const BATCH: usize = 256;
+
+/// A request: its time and its endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TracedRequest {
     pub(super) time_ns: u64,
     pub(super) endpoint: u32,
     /// Whether the status was 401 or 403.
     pub(super) is_denied: bool,
-    /// The number of the client under each key; `None` if the request lacks the key.
-    pub(super) clients: Vec<Option<u32>>,
+}
+
+/// Some successive requests. They are replayed together, so that an analysis can look up the clients of all of them
+/// first, and the processor waits for the memory of several clients at once.
+#[derive(Debug)]
+pub(super) struct TracedBatch {
+    pub(super) requests: Vec<TracedRequest>,
+    /// For each key the number of the client of each request; `None` if the request lacks the key.
+    pub(super) clients: Vec<Vec<Option<u32>>>,
 }
 
 /// Writes a trace.
@@ -82,19 +93,35 @@ impl TraceWriter {
 }
 
 impl RequestTrace {
-    /// Calls `on_request` for every request, in the order of time.
-    pub(super) fn replay(&mut self, mut on_request: impl FnMut(&TracedRequest)) -> io::Result<()> {
+    /// Calls `on_batch` for all requests, in the order of time.
+    pub(super) fn replay(&mut self, mut on_batch: impl FnMut(&TracedBatch)) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(0))?;
         let mut reader = VarintReader::new(&mut self.file);
-        let mut request = TracedRequest { time_ns: 0, endpoint: 0, is_denied: false, clients: vec![None; self.keys] };
-        for _ in 0..self.requests {
-            request.time_ns += reader.next()?;
+        let mut batch = TracedBatch { requests: Vec::new(), clients: vec![Vec::new(); self.keys] };
+        let (mut time_ns, mut left) = (0, self.requests);
+        while left > 0 {
+            let count = left.min(BATCH as u64);
+            batch.read(&mut reader, &mut time_ns, count)?;
+            on_batch(&batch);
+            left -= count;
+        }
+        Ok(())
+    }
+}
+
+impl TracedBatch {
+    /// Replaces the requests by the next ones of a trace. `time_ns` is the time of the one before them.
+    fn read(&mut self, reader: &mut VarintReader<impl Read>, time_ns: &mut u64, count: u64) -> io::Result<()> {
+        self.requests.clear();
+        self.clients.iter_mut().for_each(Vec::clear);
+        for _ in 0..count {
+            *time_ns += reader.next()?;
             let endpoint = reader.next()?;
-            (request.endpoint, request.is_denied) = ((endpoint >> 1) as u32, endpoint & 1 == 1);
-            for client in &mut request.clients {
-                *client = reader.next()?.checked_sub(1).map(|client| client as u32);
+            let (endpoint, is_denied) = ((endpoint >> 1) as u32, endpoint & 1 == 1);
+            self.requests.push(TracedRequest { time_ns: *time_ns, endpoint, is_denied });
+            for clients in &mut self.clients {
+                clients.push(reader.next()?.checked_sub(1).map(|client| client as u32));
             }
-            on_request(&request);
         }
         Ok(())
     }
@@ -176,12 +203,17 @@ mod tests {
             let clients = vec![client(), client()];
             let (endpoint, is_denied) = (random.below(10_000) as u32, random.below(2) == 1);
             writer.push(time_ns, endpoint, is_denied, clients.iter().copied()).unwrap();
-            written.push(TracedRequest { time_ns, endpoint, is_denied, clients });
+            written.push((TracedRequest { time_ns, endpoint, is_denied }, clients));
         }
         let mut trace = writer.finish(2).unwrap();
         for _ in 0..2 {
             let mut replayed = Vec::new();
-            trace.replay(|request| replayed.push(request.clone())).unwrap();
+            let replay = trace.replay(|batch| {
+                for (at, request) in batch.requests.iter().enumerate() {
+                    replayed.push((*request, batch.clients.iter().map(|clients| clients[at]).collect()));
+                }
+            });
+            replay.unwrap();
             assert!(replayed == written);
         }
     }

@@ -94,6 +94,26 @@ pub enum LogError {
         /// Its beginning, escaped.
         text: String,
     },
+    /// Most lines of a whole log are unreadable, though its first lines are in the format.
+    #[error(
+        "{file}: {unreadable} of {lines} lines are not in the format {format}, first line {line}: {reason}: {text}"
+    )]
+    MostUnreadable {
+        /// The name of the log.
+        file: String,
+        /// The format.
+        format: LogFormat,
+        /// The number of lines.
+        lines: u64,
+        /// The number of those that are unreadable.
+        unreadable: u64,
+        /// The number of the first unreadable line.
+        line: u64,
+        /// Why it is unreadable.
+        reason: &'static str,
+        /// Its beginning, escaped.
+        text: String,
+    },
     /// The first line of a CSV log names no column for the time.
     #[error("{file}: no column is the time; the first line is: {header}")]
     CsvHeader {
@@ -134,6 +154,9 @@ impl LogError {
                 )
             }
             LogError::WrongFormat { .. } => "without `--log-format` the format is detected".to_owned(),
+            LogError::MostUnreadable { .. } => {
+                "remove the other lines, or name logs of several formats as separate files".to_owned()
+            }
             LogError::CsvHeader { .. } => {
                 "name the columns in the first line, such as time,ip,user,method,path,host,status".to_owned()
             }

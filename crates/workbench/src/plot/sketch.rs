@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::axis::{number_label, time_ticks};
 use crate::compare::Comparison;
-use crate::simulate::{ALLOWED, REFUSED, SimulationReport};
+use crate::simulate::{ActionCounts, SimulationReport};
 use crate::tally::time_series::TimeSeries;
 
 /// The size of the plotting area, in letters.
@@ -17,7 +17,7 @@ const REFUSED_LETTER: char = '░';
 /// Sketches the allowed and refused requests over time.
 #[must_use]
 pub fn simulation_sketch(report: &SimulationReport) -> String {
-    let columns = columns(&report.over_time);
+    let columns = columns(report);
     let most = columns.iter().map(|[allowed, refused]| allowed + refused).fold(0.0, f64::max);
     let mut sketch = format!("requests/s: {ALLOWED_LETTER} allowed  {REFUSED_LETTER} refused\n");
     if most <= 0.0 {
@@ -63,15 +63,21 @@ pub fn comparison_sketch(comparison: &Comparison) -> String {
 }
 
 /// The rates of the columns, in requests a second.
-fn columns(series: &TimeSeries<2>) -> Vec<[f64; 2]> {
-    let counts = series.counts();
+fn columns(report: &SimulationReport) -> Vec<[f64; 2]> {
+    let counts: Vec<ActionCounts> = report.intervals().collect();
     let joined = counts.len().div_ceil(COLUMNS).max(1);
-    let seconds = joined as f64 * series.length_ns() as f64 / 1e9;
-    let rate = |chunk: &[[u64; 2]], kind: usize| chunk.iter().map(|counts| counts[kind]).sum::<u64>() as f64 / seconds;
-    counts.chunks(joined).map(|chunk| [rate(chunk, ALLOWED), rate(chunk, REFUSED)]).collect()
+    let seconds = joined as f64 * report.over_time.length_ns() as f64 / 1e9;
+    let rate = |count: u64| count as f64 / seconds;
+    let rates = |chunk: &[ActionCounts]| {
+        let [allowed, refused] = chunk
+            .iter()
+            .fold([0, 0], |[allowed, refused], counts| [allowed + counts.allowed, refused + counts.refused]);
+        [rate(allowed), rate(refused)]
+    };
+    counts.chunks(joined).map(rates).collect()
 }
 
-fn push_times(sketch: &mut String, series: &TimeSeries<2>, columns: usize) {
+fn push_times<const N: usize>(sketch: &mut String, series: &TimeSeries<N>, columns: usize) {
     let joined = series.counts().len().div_ceil(COLUMNS).max(1) as u64;
     let (start_ns, column_ns) = (series.start_ns(), joined * series.length_ns());
     let (ticks, unit) = time_ticks(start_ns, start_ns + column_ns * columns as u64);

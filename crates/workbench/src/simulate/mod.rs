@@ -1,6 +1,8 @@
 //! What a policy would have done to the traffic of a log: the limiter itself, in virtual time.
 
 mod changes;
+mod counters;
+mod counting_thread;
 mod policy_run;
 mod report;
 
@@ -8,20 +10,15 @@ use tollgate::LimiterError;
 use tollgate::policy::CheckedPolicy;
 
 use crate::record::LogRecord;
-use crate::tally::client_index::ClientIndex;
 use crate::tally::endpoint_index::EndpointIndex;
-use crate::tally::peak_rates::PeakRates;
-use crate::tally::time_series::TimeSeries;
-use changes::Changes;
+use crate::tally::to_u32;
+use counters::{DecidedBatch, DecidedRequest, LoggedClient, RuleRefusal};
+use counting_thread::CountingThread;
 use policy_run::PolicyRun;
 pub use report::{
-    ActionCounts, ChangeReport, ChangedClient, EndpointReport, HurtClient, PeakBin, RuleReport, SimulationReport,
+    ACTION_KINDS, ActionCounts, ChangeReport, ChangedClient, EndpointReport, HurtClient, PeakBin, RuleReport,
+    SimulationReport,
 };
-
-/// The kinds of a [`TimeSeries`] of decisions.
-pub(crate) const ALLOWED: usize = 0;
-/// The kinds of a [`TimeSeries`] of decisions.
-pub(crate) const REFUSED: usize = 1;
 
 /// A policy, and possibly a second one, that decide the requests of a log in virtual time.
 ///
@@ -45,29 +42,21 @@ pub(crate) const REFUSED: usize = 1;
 /// ```
 pub struct Simulation {
     run: PolicyRun,
-    against: Option<(PolicyRun, Changes)>,
-    clients: ClientIndex,
-    client_tallies: Vec<ClientTally>,
+    against: Option<PolicyRun>,
     endpoints: EndpointIndex,
-    endpoint_counts: Vec<[u64; 2]>,
-    over_time: TimeSeries<2>,
-    without_client: u64,
     now_ns: u64,
-    /// The clients of a batch of requests.
-    batch: Vec<u32>,
+    /// The requests that are decided and not yet counted.
+    batch: DecidedBatch,
+    /// The endpoints of a batch.
+    numbers: Vec<u32>,
+    counting: CountingThread,
 }
 
-/// What is counted for each client.
-#[derive(Clone, Copy, Debug, Default)]
-struct ClientTally {
-    requests: u64,
-    refused: u64,
-    first_refused_ns: u64,
-    peaks: PeakRates,
-}
+/// The requests that are counted together. What they need fits into the second-level cache of common processors.
+const BATCH: usize = 1_024;
 
 impl Simulation {
-    /// Prepares the simulation of a policy.
+    /// Prepares the simulation of a policy, and starts a thread that counts.
     ///
     /// # Errors
     /// The policy cannot be compiled, or is too large for a store in memory.
@@ -75,14 +64,11 @@ impl Simulation {
         Ok(Simulation {
             run: PolicyRun::new(policy)?,
             against: None,
-            clients: ClientIndex::default(),
-            client_tallies: Vec::new(),
             endpoints: EndpointIndex::default(),
-            endpoint_counts: Vec::new(),
-            over_time: TimeSeries::of_seconds(),
-            without_client: 0,
             now_ns: 0,
-            batch: Vec::new(),
+            batch: DecidedBatch::default(),
+            numbers: Vec::new(),
+            counting: CountingThread::start(),
         })
     }
 
@@ -91,78 +77,53 @@ impl Simulation {
     /// # Errors
     /// The policy cannot be compiled, or is too large for a store in memory.
     pub fn against(mut self, policy: &CheckedPolicy) -> Result<Simulation, LimiterError> {
-        self.against = Some((PolicyRun::new(policy)?, Changes::default()));
+        self.against = Some(PolicyRun::new(policy)?);
         Ok(self)
     }
 
     /// Decides a request, and returns whether it passes. A time before that of the last request is taken as that time.
     pub fn request(&mut self, record: &LogRecord<'_>) -> bool {
-        let client = self.client(record);
-        self.decide(record, client)
+        let endpoint = self.endpoints.number(record.method, record.target);
+        self.decide(record, endpoint)
     }
 
-    /// Decides requests, as [`request`](Simulation::request), in less time: the clients of all are looked up first, so
-    /// that the processor waits for several of them at once.
+    /// Decides requests, as [`request`](Simulation::request), in less time: the endpoints of all are looked up first,
+    /// while their table is in the cache.
     pub fn requests(&mut self, records: &[LogRecord<'_>]) {
-        let mut clients = std::mem::take(&mut self.batch);
-        clients.extend(records.iter().map(|record| self.client(record)));
-        for (record, client) in records.iter().zip(clients.drain(..)) {
-            self.decide(record, client);
+        let mut endpoints = std::mem::take(&mut self.numbers);
+        endpoints.clear();
+        endpoints.extend(records.iter().map(|record| self.endpoints.number(record.method, record.target)));
+        for (record, endpoint) in records.iter().zip(&endpoints) {
+            self.decide(record, *endpoint);
         }
-        self.batch = clients;
+        self.numbers = endpoints;
     }
 
-    fn decide(&mut self, record: &LogRecord<'_>, client: u32) -> bool {
+    fn decide(&mut self, record: &LogRecord<'_>, endpoint: u32) -> bool {
         self.now_ns = self.now_ns.max(record.time_ns);
-        let now_ns = self.now_ns;
-        let endpoint = self.endpoints.number(record.method, record.target) as usize;
-        let passed = self.run.decide(record, now_ns, client);
-        if let Some((other, changes)) = &mut self.against {
-            changes.count(client, passed, other.decide(record, now_ns, client));
+        let time_ns = self.now_ns;
+        let DecidedBatch { requests, refusals } = &mut self.batch;
+        let request = to_u32(requests.len());
+        let action = self.run.decide(record, time_ns, |rule| {
+            refusals.push(RuleRefusal { request, rule, is_other: false });
+        });
+        let passes_other = self.against.as_mut().map(|other| {
+            let refuse = |rule| refusals.push(RuleRefusal { request, rule, is_other: true });
+            other.decide(record, time_ns, refuse).is_allowed()
+        });
+        requests.push(DecidedRequest { time_ns, client: LoggedClient::of(record), endpoint, action, passes_other });
+        if requests.len() >= BATCH {
+            self.batch = self.counting.count(std::mem::take(&mut self.batch));
         }
-        self.count_client(client, passed);
-        let kind = if passed { ALLOWED } else { REFUSED };
-        if endpoint >= self.endpoint_counts.len() {
-            self.endpoint_counts.resize(endpoint + 1, [0; 2]);
-        }
-        self.endpoint_counts[endpoint][kind] += 1;
-        self.over_time.count(now_ns, kind);
-        passed
+        action.is_allowed()
     }
 
     /// Returns the result.
     #[must_use]
     pub fn finish(self) -> SimulationReport {
-        report::report(self)
-    }
-
-    /// Returns the number of the client: its address, or else its user. Requests without either are one client.
-    fn client(&mut self, record: &LogRecord<'_>) -> u32 {
-        let client = match (record.client_ip, record.user) {
-            (Some(address), _) => self.clients.address(address),
-            (None, Some(user)) => self.clients.text(user),
-            (None, None) => {
-                self.without_client += 1;
-                self.clients.text("(unknown)")
-            }
-        };
-        if client as usize >= self.client_tallies.len() {
-            self.client_tallies.push(ClientTally::default());
-        }
-        client
-    }
-
-    #[inline]
-    fn count_client(&mut self, client: u32, passed: bool) {
-        let tally = &mut self.client_tallies[client as usize];
-        tally.requests += 1;
-        tally.peaks.count(self.now_ns);
-        if !passed {
-            if tally.refused == 0 {
-                tally.first_refused_ns = self.now_ns;
-            }
-            tally.refused += 1;
-        }
+        let Simulation { run, against, endpoints, batch, counting, .. } = self;
+        counting.count(batch);
+        report::report(&run, against.as_ref(), &endpoints, counting.finish())
     }
 }
 

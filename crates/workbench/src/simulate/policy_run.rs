@@ -1,9 +1,7 @@
 //! A limiter that decides the requests of a log, and what it counts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use tollgate::limiter::LimiterError;
 use tollgate::policy::model::{MemorySettings, Policy, StoreSettings};
 use tollgate::policy::{CheckedPolicy, CompiledPolicy};
@@ -31,8 +29,6 @@ pub(super) struct PolicyRun {
     accepts_user: bool,
     pub(super) actions: ActionCounts,
     pub(super) rules: Vec<RuleTally>,
-    /// Refused requests by client and rule, shadow rules included.
-    pub(super) refused_by: HashMap<(u32, u32), u64, RandomState>,
     pub(super) longest_delay_ns: u64,
 }
 
@@ -42,7 +38,8 @@ pub(super) struct RuleTally {
     pub(super) allowed: u64,
     pub(super) refused: u64,
     pub(super) warned: u64,
-    pub(super) clients_refused: u64,
+    pub(super) delayed: u64,
+    pub(super) blocked: u64,
 }
 
 impl PolicyRun {
@@ -58,13 +55,12 @@ impl PolicyRun {
             clock,
             now_ns: 0,
             actions: ActionCounts::default(),
-            refused_by: HashMap::default(),
             longest_delay_ns: 0,
         })
     }
 
-    /// Decides a request, and returns whether it passes.
-    pub(super) fn decide(&mut self, record: &LogRecord<'_>, now_ns: u64, client: u32) -> bool {
+    /// Decides a request, and calls `on_refusal` for each rule that refuses it, shadow rules included.
+    pub(super) fn decide(&mut self, record: &LogRecord<'_>, now_ns: u64, on_refusal: impl FnMut(u32)) -> Action {
         // Many requests have the same time, and setting the clock takes a lock.
         if self.now_ns != now_ns {
             self.clock.set(now_ns);
@@ -77,8 +73,8 @@ impl PolicyRun {
             let delay_ns = u64::try_from(verdict.delay().as_nanos()).unwrap_or(u64::MAX);
             self.longest_delay_ns = self.longest_delay_ns.max(delay_ns);
         }
-        self.count_rules(&verdict, client);
-        action.is_allowed()
+        self.count_rules(&verdict, on_refusal);
+        action
     }
 
     /// Returns the compiled policy.
@@ -108,7 +104,7 @@ impl PolicyRun {
         self.limiter.check(&Request { headers: &record.fields, identities: &identities, ..request })
     }
 
-    fn count_rules(&mut self, verdict: &Verdict, client: u32) {
+    fn count_rules(&mut self, verdict: &Verdict, mut on_refusal: impl FnMut(u32)) {
         let is_warned = |rule: usize| verdict.warned_rules().any(|warned| warned == rule);
         let mut last = None;
         for state in verdict.states() {
@@ -125,23 +121,23 @@ impl PolicyRun {
             last = Some((rule, refuses));
             if !refuses {
                 tally.allowed += 1;
+                tally.delayed += u64::from(matches!(state.decision.verdict, ChargeVerdict::Allowed { delay: 1.. }));
             } else if is_warned(rule) {
                 tally.warned += 1;
             } else {
-                self.count_refusal(rule, client);
+                tally.refused += 1;
+                on_refusal(to_u32(rule));
             }
         }
         for (rule, _) in verdict.denials() {
-            self.count_refusal(rule, client);
+            self.rules[rule].refused += 1;
+            on_refusal(to_u32(rule));
         }
-    }
-
-    fn count_refusal(&mut self, rule: usize, client: u32) {
-        let tally = &mut self.rules[rule];
-        tally.refused += 1;
-        let refused = self.refused_by.entry((client, to_u32(rule))).or_default();
-        *refused += 1;
-        tally.clients_refused += u64::from(*refused == 1);
+        if verdict.action() == Action::Block
+            && let Some(state) = verdict.deciding()
+        {
+            self.rules[state.rule_position()].blocked += 1;
+        }
     }
 }
 

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use tollgate::Action;
+use tollgate::policy::CompiledRule;
 
-use super::changes::Changes;
-use super::policy_run::PolicyRun;
-use super::{ALLOWED, REFUSED, Simulation};
+use super::changes::{Changes, ClientChange};
+use super::counters::{ClientRefusals, ClientTally, Counters};
+use super::policy_run::{PolicyRun, RuleTally};
 use crate::tally::client_index::{ClientIndex, ClientName};
-use crate::tally::endpoint_index::EndpointName;
+use crate::tally::endpoint_index::{EndpointIndex, EndpointName};
 use crate::tally::peak_rates::Peaks;
 use crate::tally::time_series::TimeSeries;
 use crate::tally::to_u32;
@@ -46,8 +47,8 @@ pub struct SimulationReport {
     pub worst_clients: Vec<HurtClient>,
     /// The distribution of the clients' peaks a minute.
     pub peaks: Vec<PeakBin>,
-    /// Allowed and refused requests over time.
-    pub over_time: TimeSeries<2>,
+    /// The requests over time, by action; [`intervals`](SimulationReport::intervals) names the actions.
+    pub over_time: TimeSeries<ACTION_KINDS>,
     /// The changes against another policy.
     pub changes: Option<ChangeReport>,
 }
@@ -82,6 +83,10 @@ pub struct RuleReport {
     pub refused: u64,
     /// The requests beyond its limit that it let pass with a warning.
     pub warned: u64,
+    /// Those of the allowed requests that it delays.
+    pub delayed: u64,
+    /// Those of the refused requests that it refused because of repeated violations.
+    pub blocked: u64,
     /// The number of clients that it refused at least once.
     pub clients_refused: u64,
 }
@@ -91,10 +96,8 @@ pub struct RuleReport {
 pub struct EndpointReport {
     /// The endpoint.
     pub endpoint: EndpointName,
-    /// The allowed requests.
-    pub allowed: u64,
-    /// The refused requests.
-    pub refused: u64,
+    /// The actions.
+    pub actions: ActionCounts,
 }
 
 /// A client with refused requests.
@@ -106,6 +109,12 @@ pub struct HurtClient {
     pub requests: u64,
     /// Its refused requests.
     pub refused: u64,
+    /// Its requests that passed with a warning.
+    pub warned: u64,
+    /// Its requests that passed after a delay.
+    pub delayed: u64,
+    /// Its requests that were refused because of repeated violations.
+    pub blocked: u64,
     /// When it was refused first, in nanoseconds since 1970.
     pub first_refused_ns: u64,
     /// Its peak rates.
@@ -159,7 +168,28 @@ pub struct ChangedClient {
     pub newly_allowed: u64,
 }
 
+/// The kinds of actions in a [`TimeSeries`]. Denied requests are refused ones: policies deny by lists, and not over time.
+pub const ACTION_KINDS: usize = 5;
+
 impl ActionCounts {
+    /// Returns the kind of an action.
+    pub(super) fn kind(action: Action) -> usize {
+        match action {
+            Action::Allow => 0,
+            Action::Warn => 1,
+            Action::Delay => 2,
+            Action::Reject | Action::Deny => 3,
+            Action::Block => 4,
+        }
+    }
+
+    /// Returns the actions of an interval, without the number of denied requests.
+    fn of_kinds([passed, warned, delayed, rejected, blocked]: [u64; ACTION_KINDS]) -> ActionCounts {
+        let (allowed, refused) = (passed + warned + delayed, rejected + blocked);
+        ActionCounts { allowed, refused, warned, delayed, blocked, denied: 0 }
+    }
+
+    #[inline]
     pub(super) fn count(&mut self, action: Action) {
         match action {
             Action::Allow => {}
@@ -173,74 +203,100 @@ impl ActionCounts {
     }
 }
 
-pub(super) fn report(simulation: Simulation) -> SimulationReport {
-    let Simulation { run, against, clients, client_tallies, endpoints, endpoint_counts, over_time, .. } = simulation;
-    let rules_of = rules_by_client(&run);
-    let client = |at: u32| {
-        let tally = &client_tallies[at as usize];
-        HurtClient {
-            client: clients.name(at).clone(),
-            requests: tally.requests,
-            refused: tally.refused,
-            first_refused_ns: tally.first_refused_ns,
-            peaks: tally.peaks.peaks(),
-            rules: rules_of.get(&at).cloned().unwrap_or_default(),
-        }
-    };
+impl SimulationReport {
+    /// Returns the actions in each interval of [`over_time`](SimulationReport::over_time). Denied requests are among the
+    /// refused ones only.
+    pub fn intervals(&self) -> impl ExactSizeIterator<Item = ActionCounts> {
+        self.over_time.counts().iter().map(|kinds| ActionCounts::of_kinds(*kinds))
+    }
+}
+
+pub(super) fn report(
+    run: &PolicyRun,
+    against: Option<&PolicyRun>,
+    endpoints: &EndpointIndex,
+    counters: Counters,
+) -> SimulationReport {
+    let Counters { clients, client_tallies, over_time, without_client, refusals, refusals_of_other, changes, .. } =
+        counters;
     let refused = |at: &u32| client_tallies[*at as usize].refused;
     let mut hurt: Vec<u32> = (0..to_u32(client_tallies.len())).filter(|at| refused(at) > 0).collect();
     hurt.sort_by_key(|at| (Reverse(refused(at)), *at));
-    let mut by_endpoint: Vec<EndpointReport> = (0..)
-        .zip(&endpoint_counts)
-        .filter(|(_, counts)| **counts != [0, 0])
-        .map(|(at, counts)| EndpointReport {
-            endpoint: endpoints.name(at).clone(),
-            allowed: counts[ALLOWED],
-            refused: counts[REFUSED],
-        })
-        .collect();
-    by_endpoint.sort_by(|one, other| {
-        let order = |report: &EndpointReport| (Reverse(report.refused), Reverse(report.allowed));
-        order(one).cmp(&order(other)).then_with(|| one.endpoint.cmp(&other.endpoint))
+    let rules_of = rules_by_client(run, &refusals);
+    let worst = hurt.iter().take(MAX_LISTED).map(|at| {
+        let rules = rules_of.get(at).cloned().unwrap_or_default();
+        hurt_client(clients.name(*at).clone(), &client_tallies[*at as usize], rules)
     });
-    by_endpoint.truncate(MAX_LISTED);
     let peaks = client_tallies.iter().map(|tally| (tally.peaks.peaks().in_minute, tally.refused > 0));
     SimulationReport {
         requests: run.actions.allowed + run.actions.refused,
         clients: clients.len() as u64,
-        without_client: simulation.without_client,
+        without_client,
         clients_refused: hurt.len() as u64,
         actions: run.actions,
         longest_delay_ns: run.longest_delay_ns,
         evictions: run.store_stats().evictions,
-        rules: rules(&run),
-        endpoints: by_endpoint,
-        worst_clients: hurt.iter().take(MAX_LISTED).map(|at| client(*at)).collect(),
+        rules: rules(run, &refusals),
+        endpoints: most_refused(endpoints, &counters.endpoints),
+        worst_clients: worst.collect(),
         peaks: peak_bins(peaks),
         over_time,
-        changes: against.map(|(other, changes)| {
+        changes: against.map(|other| {
             let requests = |at: u32| client_tallies[at as usize].requests;
-            change_report(&other, &changes, &clients, requests)
+            change_report(other, &refusals_of_other, &changes, &clients, requests)
         }),
     }
 }
 
-fn rules(run: &PolicyRun) -> Vec<RuleReport> {
-    let report = |(rule, tally): (&tollgate::policy::CompiledRule, &super::policy_run::RuleTally)| RuleReport {
+fn hurt_client(client: ClientName, tally: &ClientTally, rules: Vec<(String, u64)>) -> HurtClient {
+    HurtClient {
+        client,
+        requests: tally.requests,
+        refused: tally.refused,
+        warned: tally.warned.into(),
+        delayed: tally.delayed.into(),
+        blocked: tally.blocked.into(),
+        first_refused_ns: tally.first_refused_ns,
+        peaks: tally.peaks.peaks(),
+        rules,
+    }
+}
+
+/// The endpoints with the most refused requests, then the most requests.
+fn most_refused(endpoints: &EndpointIndex, actions: &[ActionCounts]) -> Vec<EndpointReport> {
+    let mut reports: Vec<EndpointReport> = (0..)
+        .zip(actions)
+        .filter(|(_, actions)| actions.allowed + actions.refused > 0)
+        .map(|(at, actions)| EndpointReport { endpoint: endpoints.name(at).clone(), actions: *actions })
+        .collect();
+    reports.sort_by(|one, other| {
+        let order = |report: &EndpointReport| (Reverse(report.actions.refused), Reverse(report.actions.allowed));
+        order(one).cmp(&order(other)).then_with(|| one.endpoint.cmp(&other.endpoint))
+    });
+    reports.truncate(MAX_LISTED);
+    reports
+}
+
+fn rules(run: &PolicyRun, refusals: &ClientRefusals) -> Vec<RuleReport> {
+    let mut clients = vec![0; run.rules.len()];
+    refusals.keys().for_each(|(_, rule)| clients[*rule as usize] += 1);
+    let report = |((rule, tally), clients_refused): ((&CompiledRule, &RuleTally), u64)| RuleReport {
         rule: rule.name.to_string(),
         shadow: rule.shadow,
         allowed: tally.allowed,
         refused: tally.refused,
         warned: tally.warned,
-        clients_refused: tally.clients_refused,
+        delayed: tally.delayed,
+        blocked: tally.blocked,
+        clients_refused,
     };
-    run.policy().rules().iter().zip(&run.rules).map(report).collect()
+    run.policy().rules().iter().zip(&run.rules).zip(clients).map(report).collect()
 }
 
 /// The enforced rules that refused each client.
-fn rules_by_client(run: &PolicyRun) -> HashMap<u32, Vec<(String, u64)>, RandomState> {
+fn rules_by_client(run: &PolicyRun, refusals: &ClientRefusals) -> HashMap<u32, Vec<(String, u64)>, RandomState> {
     let mut by_client: HashMap<u32, Vec<(String, u64)>, RandomState> = HashMap::default();
-    for ((client, rule), refused) in &run.refused_by {
+    for ((client, rule), refused) in refusals {
         let rule = &run.policy().rules()[*rule as usize];
         if rule.shadow {
             continue;
@@ -276,11 +332,12 @@ fn peak_bins(peaks: impl Iterator<Item = (u32, bool)>) -> Vec<PeakBin> {
 
 fn change_report(
     other: &PolicyRun,
+    refusals: &ClientRefusals,
     changes: &Changes,
     clients: &ClientIndex,
     requests: impl Fn(u32) -> u64,
 ) -> ChangeReport {
-    let changed = |(at, change): (&u32, &super::changes::ClientChange)| ChangedClient {
+    let changed = |(at, change): (&u32, &ClientChange)| ChangedClient {
         client: clients.name(*at).clone(),
         requests: requests(*at),
         newly_refused: change.newly_refused,
@@ -300,7 +357,7 @@ fn change_report(
     list.truncate(MAX_LISTED);
     ChangeReport {
         actions: other.actions,
-        rules: rules(other),
+        rules: rules(other, refusals),
         newly_refused,
         newly_allowed,
         clients_newly_refused,

@@ -75,6 +75,17 @@ fn decisions_are_those_of_the_library_at_the_same_times() {
     assert!([allowed, refused, warned, delayed, blocked].iter().all(|count| *count > 0), "{actions:?}");
     assert!(report.rules.iter().all(|rule| rule.refused > 0 && rule.allowed > 0), "{:?}", report.rules);
     assert!(report.longest_delay_ns > SECOND_NS);
+    let sum = |figure: fn(&ActionCounts) -> u64| report.intervals().map(|actions| figure(&actions)).sum::<u64>();
+    let figures: [fn(&ActionCounts) -> u64; 5] =
+        [|one| one.allowed, |one| one.refused, |one| one.warned, |one| one.delayed, |one| one.blocked];
+    for figure in figures {
+        assert_eq!(sum(figure), figure(&actions), "over time");
+        assert_eq!(report.endpoints.iter().map(|endpoint| figure(&endpoint.actions)).sum::<u64>(), figure(&actions));
+    }
+    let login = report.rules.iter().find(|rule| rule.rule == "login").unwrap();
+    assert_eq!((login.warned, login.blocked), (warned, blocked), "only this rule warns and blocks");
+    let worst: u64 = report.worst_clients.iter().map(|client| client.blocked).sum();
+    assert_eq!(worst, blocked, "the stuffers are among the worst");
 }
 
 #[test]

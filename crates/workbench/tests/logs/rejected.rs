@@ -89,3 +89,15 @@ fn half_of_the_lines_may_be_unreadable() {
     assert_eq!((records.len(), summary.unreadable), (1, 1));
     assert!(matches!(error_of(line(1, "/a") + "noise\nnoise\n"), LogError::UnknownFormat { .. }));
 }
+
+#[test]
+fn a_log_whose_rest_is_unreadable_is_rejected_with_the_first_wrong_line() {
+    // More than the beginning in which the format is detected.
+    let beginning = line(1, "/a").repeat(2_000);
+    let error = error_of(beginning.clone() + &"noise\n".repeat(2_001));
+    let expected = "2001 of 4001 lines are not in the format combined, first line 2001: expected an address";
+    assert!(error.to_string().contains(expected), "{error}");
+    assert!(error.hint().unwrap().contains("separate files"));
+    let (records, summary) = read([beginning + &"noise\n".repeat(2_000)]);
+    assert_eq!((records.len(), summary.unreadable), (2_000, 2_000));
+}

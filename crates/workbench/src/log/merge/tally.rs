@@ -5,7 +5,7 @@ use super::runs::DeliveredSpan;
 use crate::log::chunk::LogChunk;
 use crate::log::input::ProbedLog;
 use crate::log::summary::EXAMPLES_MAX;
-use crate::log::{ClockJump, LogSummary, ReadLog, UnreadableLine};
+use crate::log::{ClockJump, LogError, LogSummary, ReadLog, UnreadableLine};
 
 /// Counts what is read.
 pub(super) struct LogTally {
@@ -81,16 +81,38 @@ impl LogTally {
     }
 
     /// Returns the summary.
-    pub(super) fn finish(self) -> LogSummary {
+    ///
+    /// # Errors
+    ///
+    /// Most lines of a log are unreadable. Figures of the others would mislead.
+    pub(super) fn finish(self) -> Result<LogSummary, LogError> {
         let LogTally { mut summary, examples, .. } = self;
         summary.whole_seconds &= summary.lines > summary.unreadable;
-        for LogExamples { unreadable, jumps } in examples {
+        for (log, LogExamples { unreadable, jumps }) in summary.logs.iter().zip(examples) {
+            if log.unreadable > log.lines / 2
+                && let Some(first) = unreadable.first()
+            {
+                return Err(most_unreadable(log, first.clone()));
+            }
             summary.examples.extend(unreadable);
             summary.clock_jumps.extend(jumps);
         }
         summary.examples.truncate(EXAMPLES_MAX);
         summary.clock_jumps.truncate(EXAMPLES_MAX);
-        summary
+        Ok(summary)
+    }
+}
+
+fn most_unreadable(log: &ReadLog, first: UnreadableLine) -> LogError {
+    let UnreadableLine { file, line, reason, text } = first;
+    LogError::MostUnreadable {
+        file,
+        format: log.format,
+        lines: log.lines,
+        unreadable: log.unreadable,
+        line,
+        reason,
+        text,
     }
 }
 

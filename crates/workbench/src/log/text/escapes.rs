@@ -99,10 +99,16 @@ fn hex(digit: u8) -> Option<u8> {
 
 /// Returns the beginning of a line for a message, with everything but printable ASCII escaped.
 pub(in crate::log) fn escaped(line: &[u8]) -> String {
-    let shown = &line[..line.len().min(SHOWN_MAX)];
-    let mut text: String = shown.escape_ascii().to_string().replace("\\\"", "\"").replace("\\'", "'");
-    if shown.len() < line.len() {
-        text.push_str("..");
+    let mut text = String::new();
+    for byte in line {
+        if text.len() >= SHOWN_MAX {
+            text.push_str("..");
+            break;
+        }
+        match byte {
+            b'"' | b'\'' => text.push(char::from(*byte)),
+            byte => text.extend(byte.escape_ascii().map(char::from)),
+        }
     }
     text
 }

@@ -56,7 +56,7 @@ impl JsonDialect for NginxDialect {
             b"time_iso8601" => Time(2),
             b"time_local" | b"time" | b"timestamp" | b"@timestamp" | b"ts" | b"date" => Time(1),
             b"remote_addr" => Client(2),
-            b"client_ip" | b"remote_ip" | b"client" | b"ip" => Client(1),
+            b"client_ip" | b"clientip" | b"remote_ip" | b"client" | b"ip" => Client(1),
             b"remote_user" => User(2),
             b"user" => User(1),
             b"request" => RequestLine,
@@ -103,7 +103,10 @@ impl JsonDialect for EnvoyDialect {
             b"downstream_remote_address_without_port" => Client(2),
             b"downstream_direct_remote_address" => Client(1),
             b"method" | b":method" => Method(1),
-            b"x_envoy_original_path" | b"x-envoy-original-path" | b"original_path" => Target(2),
+            // The third is the name in the default log of Envoy Gateway.
+            b"x_envoy_original_path" | b"x-envoy-original-path" | b"x-envoy-origin-path" | b"original_path" => {
+                Target(2)
+            }
             b"path" | b":path" => Target(1),
             b"authority" | b":authority" => Host(2),
             b"host" => Host(1),

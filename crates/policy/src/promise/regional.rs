@@ -38,7 +38,7 @@ pub struct RegionBound {
 /// The part of a limit that its regions can lend or enforce.
 pub(super) struct RegionalPromise<'p> {
     regions: &'p Regions,
-    /// The counters are on a server, which can lose them.
+    /// The counters are on a server, which can lose them. In the memory store a region lends and borrows nothing.
     has_server: bool,
 }
 
@@ -75,8 +75,12 @@ impl<'p> RegionalPromise<'p> {
                 region: name.to_owned(),
                 burst,
                 share_thousandths: share.rate,
-                with_loans_thousandths: share.rate + offers - lendable(share),
-                reserve_thousandths: share.reserve(),
+                with_loans_thousandths: if self.has_server {
+                    share.rate + offers - lendable(share)
+                } else {
+                    share.rate
+                },
+                reserve_thousandths: self.least_rate(share),
                 server_failover: self.has_server.then(|| burst.saturating_add(lent)),
                 fallback: fallbacks.next(),
             }
@@ -85,13 +89,18 @@ impl<'p> RegionalPromise<'p> {
         RegionalBound { global_failover: tokens(quota, offers, epoch_ns), regions }
     }
 
+    /// Returns the rate that a region always has, in thousandths.
+    fn least_rate(&self, share: RegionShare) -> u32 {
+        if self.has_server { share.reserve() } else { share.rate }
+    }
+
     /// Returns how long a request of this cost can be refused in a region that has only its reserve, under full debt if
     /// `is_owing`; the longest of all regions that are shown. `None` if no request can pass.
     pub(super) fn longest_refusal_ns(&self, quota: &Quota, cost: u64, is_owing: bool) -> Option<u64> {
         let of_region = |(_, share): (&str, RegionShare)| {
             let own = share.quota(quota).ok().filter(|own| cost <= own.burst())?;
             let debt = if is_owing { own.max_debt() } else { 0 };
-            let reserve = u128::from(quota.amount()) * u128::from(share.reserve());
+            let reserve = u128::from(quota.amount()) * u128::from(self.least_rate(share));
             let missing = (u128::from(cost) + u128::from(debt)) * u128::from(RegionShare::WHOLE);
             let wait_ns = missing.saturating_mul(quota.period_ns().into()).div_ceil(reserve.max(1));
             Some(u64::try_from(wait_ns).unwrap_or(u64::MAX))
@@ -139,11 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn own_region_is_shown_alone_and_has_no_failover_in_memory() {
+    fn own_region_is_shown_alone_and_has_neither_failovers_nor_loans_in_memory() {
         let regions = Regions { own: Some("us".to_owned()), ..regions() };
         let bound = RegionalPromise::new(&regions, false).bound(&quota("600/min"), Vec::new());
-        let shown: Vec<_> = bound.regions.iter().map(|region| (&*region.region, region.server_failover)).collect();
-        assert_eq!(shown, [("us", None)]);
+        let [us] = &bound.regions[..] else { panic!("{bound:?}") };
+        assert_eq!((us.region.as_str(), us.server_failover), ("us", None));
+        assert_eq!((us.share_thousandths, us.with_loans_thousandths, us.reserve_thousandths), (300, 300, 300));
     }
 
     #[test]

@@ -57,6 +57,11 @@ async function showsClients(page) {
   assert.equal(top.count, 5);
   const shadow = page.locator("#client-list tr", { hasText: "search-next" });
   assert.match(await shadow.innerText(), /shadow/);
+  await shadow.getByRole("button", { name: "Inspect" }).waitFor();
+  await check({ ip: "10.1.2.3", path: "/admin/users" });
+  const denied = page.locator("#client-list tr", { hasText: "inside" });
+  await denied.waitFor();
+  assert.equal(await denied.getByRole("button").count(), 0);
   assert.equal(await page.locator("#clients-empty").isVisible(), false);
 }
 

@@ -15,7 +15,7 @@ const NOTES = {
 };
 
 export function startClients(dialog) {
-  const panel = { identities: "hashed", shadow: new Set(), dialog };
+  const panel = { identities: "hashed", shadow: new Set(), counting: new Set(), dialog };
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     dialog.open({ rule: byId("key-rule").value, key: byId("key-input").value.trim() });
@@ -24,12 +24,13 @@ export function startClients(dialog) {
     setRules: (rules) => {
       panel.shadow = new Set(rules.filter((rule) => rule.shadow).map((rule) => rule.rule));
       const counting = rules.filter((rule) => !rule.deny).map((rule) => rule.rule);
+      panel.counting = new Set(counting);
       reconcile(byId("key-rule"), counting, (name) => name, (name) => element("option", { value: name }, name), () => {});
     },
     show: (status) => {
       panel.identities = status.identities;
       setText(byId("clients-note"), NOTES[status.identities] ?? "");
-      reconcile(byId("client-list"), status.clients, (client) => `${client.rule}\n${client.client}`, (client) => row(client, panel), (node, client) => update(node, client, status.time, panel.shadow.has(client.rule)));
+      reconcile(byId("client-list"), status.clients, (client) => `${client.rule}\n${client.client}`, (client) => row(client, panel), (node, client) => update(node, client, status.time, panel));
       byId("clients-empty").hidden = status.clients.length > 0;
       byId("client-table").hidden = status.clients.length === 0;
     },
@@ -55,9 +56,11 @@ function knownKey(client, identities) {
   return identities === "plain" && client.length <= MAX_ID_LENGTH ? client : undefined;
 }
 
-function update(node, client, now, isShadow) {
-  const [, rule, refusals, rate, seen] = node.children;
-  rule.lastChild.hidden = !isShadow;
+function update(node, client, now, panel) {
+  const [, rule, refusals, rate, seen, action] = node.children;
+  rule.lastChild.hidden = !panel.shadow.has(client.rule);
+  // A rule that denies has no counters.
+  action.firstChild.hidden = !panel.counting.has(client.rule);
   setText(refusals, `${client.error > 0 ? "≤ " : ""}${count(client.count)}`);
   refusals.title = client.error > 0 ? `between ${count(client.count - client.error)} and ${count(client.count)}` : "";
   setText(rate, count(client.per_minute));

@@ -95,6 +95,8 @@
 //! - [`MemoryStore::acquire`] waits for its turn: in the queue of a leaky bucket, or under a token bucket that grants
 //!   future tokens ([`Quota::with_reservations`]).
 
+#[cfg(feature = "client")]
+pub mod client;
 #[cfg(feature = "redis")]
 mod connect;
 pub mod fields;

@@ -121,7 +121,13 @@ async fn turn(
             let (headers, identities) = (HeaderLines::of(head), [(DESTINATION, key)]);
             let request = PolicyRequest { identities: &identities, cost, ..policy_request(head, &headers, None) };
             let left = deadline.saturating_duration_since(Instant::now());
-            Some(limiter.acquire(&request, left, TokioTimer).await.map_err(ClientError::Limited)?.refund_on_drop())
+            Some(
+                limiter
+                    .acquire_in_queue(&request, left, TokioTimer)
+                    .await
+                    .map_err(ClientError::Limited)?
+                    .refund_on_drop(),
+            )
         }
     };
     let departure = destination.depart(deadline).await?;

@@ -73,8 +73,8 @@ impl AdaptiveRate {
     }
 }
 
-/// Returns the rate at `since_ms` after a refusal at `refused_mhz`: `0.4 * (t - k)^3 + refused`, in requests and seconds.
-/// `k` is the time at which the refused rate is reached again: the cube root of `refused * 0.3 / 0.4`.
+/// Returns the rate at `since_ms` after a refusal at `refused_mhz`: `0.4 * (t - k)^3 + refused`, in requests and
+/// seconds. `k` is the time at which the refused rate is reached again: the cube root of `refused * 0.3 / 0.4`.
 fn cubic(refused_mhz: u64, since_ms: u64) -> u64 {
     // In thousandths: k^3 in ms^3 is refused_mhz * 0.75 / 1000 s^3 = refused_mhz * 750_000 ms^3.
     let k_ms = cube_root(u128::from(refused_mhz) * 750_000);

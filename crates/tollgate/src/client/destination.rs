@@ -10,8 +10,9 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 use super::error::ClientError;
+use super::limit_kind::nanos;
 use super::overload::RecentRequests;
-use super::pace::{Answer, Departure, Pace};
+use super::pace::{AnswerKind, Departure, Pace};
 use super::random::Random;
 use super::retry::RetryBudget;
 use super::server_hint::ServerHint;
@@ -86,11 +87,11 @@ impl Destination {
     }
 
     /// Records what came back.
-    pub(super) fn observe(&self, departure: Departure, answer: Answer, hint: &ServerHint) {
+    pub(super) fn observe(&self, departure: Departure, answer: AnswerKind, hint: &ServerHint) {
         let now_ns = self.now_ns();
         let mut state = self.state();
         state.used_ns = now_ns;
-        state.recent.count(answer == Answer::Accepted, now_ns);
+        state.recent.count(answer == AnswerKind::Accepted, now_ns);
         let is_paused = state.pace.observe(departure, answer, hint, now_ns);
         // After a new pause some requests cannot wait long enough. Otherwise the first may leave earlier.
         let awoken = if is_paused { state.queue.len() } else { 1 };
@@ -231,8 +232,4 @@ impl State {
         self.queue.push_back(WaitingRequest { ticket, waker: Some(waker) });
         ticket
     }
-}
-
-pub(super) fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

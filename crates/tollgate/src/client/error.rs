@@ -35,8 +35,8 @@ pub enum ClientError {
         /// How long it might wait in all.
         max_wait: Duration,
     },
-    /// The server asked for a pause that is longer than the ceiling. Requests fail at once until the ceiling has passed;
-    /// then one is sent.
+    /// The server asked for a pause that is longer than the ceiling. Requests fail at once until the ceiling has
+    /// passed; then one is sent.
     #[error("the server asked for a pause of {asked:?}, and the ceiling is {ceiling:?}")]
     Paused {
         /// What the server asked for.

@@ -120,9 +120,10 @@ impl<C> ClientLayer<C> {
 
     /// Also limits requests by a limiter of the client: in this process, or shared by all instances through Redis.
     ///
-    /// Each attempt is a request to the limiter, which waits for its turn as [`AsyncLimiter::acquire`] does: in the queue of
-    /// a leaky bucket, first in, first out. The policy sees the method, host, path and header fields of the request, and
-    /// the key of this layer as the identity `destination`. A request that is dropped while it waits charges nothing.
+    /// Each attempt is a request to the limiter, which waits for its turn as [`AsyncLimiter::acquire`] does: in the
+    /// queue of a leaky bucket, first in, first out. The policy sees the method, host, path and header fields of the
+    /// request, and the key of this layer as the identity `destination`. A request that is dropped while it waits
+    /// charges nothing.
     ///
     /// ```
     /// use std::time::Duration;
@@ -140,14 +141,13 @@ impl<C> ClientLayer<C> {
         self.with(|options| options.limiter = Some(limiter.into()))
     }
 
-    /// Sets the cost of each request for the limiter. It may be an estimate: [`ClientCharge`](super::ClientCharge), in the
-    /// extensions of the response, settles it.
+    /// Sets the cost of each request for the limiter. It may be an estimate: [`ClientCharge`](super::ClientCharge), in
+    /// the extensions of the response, settles it.
     ///
     /// ```
     /// use tollgate::client::ClientLayer;
     ///
-    /// let length = |parts: &http::request::Parts| parts.headers.get("content-length")?.to_str().ok()?.parse::<u64>().ok();
-    /// let layer = ClientLayer::new().cost(move |parts| length(parts).unwrap_or(0) / 4 + 500);
+    /// let layer = ClientLayer::new().cost(|parts| if parts.uri.path() == "/export" { 10 } else { 1 });
     /// # let _ = layer;
     /// ```
     #[must_use]
@@ -168,8 +168,8 @@ impl<C> ClientLayer<C> {
         self.with(|options| options.bounds.max_waiting = max_waiting)
     }
 
-    /// Sets the longest pause that a server can ask for: 60 s by default. If it asks for more, all requests of the key fail
-    /// at once for this time. Then one is sent, and its response counts.
+    /// Sets the longest pause that a server can ask for: 60 s by default. If it asks for more, all requests of the key
+    /// fail at once for this time. Then one is sent, and its response counts.
     #[must_use]
     pub fn longest_pause(self, longest: Duration) -> ClientLayer<C> {
         self.with(|options| options.bounds.ceiling = longest)
@@ -190,8 +190,8 @@ impl<C> ClientLayer<C> {
         self.with(|options| options.retries = retries)
     }
 
-    /// Sets the wait before a retry: a random time of up to `base`, which doubles with each attempt, and at most `longest`.
-    /// By default 100 ms and 20 s. `Retry-After` is added.
+    /// Sets the wait before a retry: a random time of up to `base`, which doubles with each attempt, and at most
+    /// `longest`. By default 100 ms and 20 s. `Retry-After` is added.
     #[must_use]
     pub fn backoff(self, base: Duration, longest: Duration) -> ClientLayer<C> {
         self.with(|options| options.backoff = (base, longest))

@@ -1,7 +1,8 @@
 //! Requests that are not sent because the server refuses most of them.
 //!
-//! The method is client-side throttling as in Google's book on site reliability: of recent requests, some are dropped with
-//! the probability `(sent - 2 * accepted) / (sent + 1)`. A server that refuses less than half of its requests gets all.
+//! The method is client-side throttling as in Google's book on site reliability: of recent requests, some are dropped
+//! with the probability `(sent - 2 * accepted) / (sent + 1)`. A server that refuses less than half of its requests gets
+//! all.
 
 use super::random::Random;
 

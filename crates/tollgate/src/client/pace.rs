@@ -3,12 +3,13 @@
 //! Three things delay a request: a pause that the server asked for, the spacing that follows from what remains of its
 //! limits, and the adaptive rate after refusals. The latest of the three counts.
 //!
-//! *Spacing.* What remains is spread evenly over the time until the limit is whole again: `time / (remaining + 1)`. Under a
-//! window this uses up the limit just when the window ends. Under a bucket the time until it is full follows from what
-//! is missing, so the level settles at half: requests leave at the rate of the limit, and half of the burst is left
-//! for what is not yet known. A client that shares its key sends its [share](super::share) of this.
+//! *Spacing.* What remains is spread evenly over the time until the limit is whole again: `time / (remaining + 1)`.
+//! Under a window this uses up the limit just when the window ends. Under a bucket the time until it is full follows
+//! from what is missing, so the level settles at half: requests leave at the rate of the limit, and half of the burst
+//! is left for what is not yet known. A client that shares its key sends its [share](super::share) of this.
 
 use super::adaptive_rate::AdaptiveRate;
+use super::limit_kind::{LastState, LimitKind, nanos};
 use super::random::Random;
 use super::server_hint::{LimitHint, ServerHint};
 use super::share::Share;
@@ -43,7 +44,7 @@ pub(super) struct Departure {
 
 /// What came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum AnswerKind {
     Accepted,
     /// By a limit or an overload.
     Refused,
@@ -74,19 +75,10 @@ pub(super) struct Pace {
     /// Until when the first response is waited for. 0 if it has arrived.
     probe_until_ns: u64,
     last: Option<LastState>,
+    /// The number of the request whose response stated it.
+    last_number: u64,
     share: Share,
     adaptive: AdaptiveRate,
-}
-
-/// The last known state of the tightest limit.
-#[derive(Clone, Copy, Debug)]
-struct LastState {
-    departure: Departure,
-    limit: LimitHint,
-    /// The latest time at which it resets, if it is a window.
-    window_ends_ns: Option<u64>,
-    /// Whether its last reset made most of it available at once, which a sliding window does not.
-    resets_at_once: bool,
 }
 
 /// When the next request may leave, by one limit.
@@ -108,6 +100,7 @@ impl Pace {
             pause: Pause::default(),
             probe_until_ns: 0,
             last: None,
+            last_number: 0,
             share: Share::unknown(),
             adaptive: AdaptiveRate::default(),
         }
@@ -157,19 +150,19 @@ impl Pace {
     }
 
     /// Records what came back. Returns whether a new pause began.
-    pub(super) fn observe(&mut self, departure: Departure, answer: Answer, hint: &ServerHint, now_ns: u64) -> bool {
+    pub(super) fn observe(&mut self, departure: Departure, answer: AnswerKind, hint: &ServerHint, now_ns: u64) -> bool {
         self.probe_until_ns = 0;
         match answer {
-            Answer::Accepted => self.adaptive.accepted(now_ns),
-            Answer::Refused => {
+            AnswerKind::Accepted => self.adaptive.accepted(now_ns),
+            AnswerKind::Refused => {
                 self.adaptive.refused(now_ns);
                 self.share.refused();
             }
-            Answer::Failed => return false,
+            AnswerKind::Failed => return false,
         }
         let paused_until_ns = self.pause.until_ns;
-        if let (Answer::Refused, Some(wait)) = (answer, hint.retry_after) {
-            let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        if let (AnswerKind::Refused, Some(wait)) = (answer, hint.retry_after) {
+            let wait_ns = nanos(wait);
             let spread_ns = (wait_ns / JITTER).max(self.interval_ns().min(wait_ns)).min(MAX_SPREAD_NS);
             self.pause(wait_ns, spread_ns, now_ns);
         }
@@ -186,24 +179,31 @@ impl Pace {
         }
     }
 
-    fn observe_limits(&mut self, departure: Departure, answer: Answer, hint: &ServerHint, now_ns: u64) {
-        if self.last.is_some_and(|last| last.departure.number > departure.number) {
+    fn observe_limits(&mut self, departure: Departure, answer: AnswerKind, hint: &ServerHint, now_ns: u64) {
+        if self.last_number > departure.number {
             // An older state than the last known.
             return;
         }
-        let tightest = hint.limits.iter().max_by_key(|limit| self.spacing(limit, departure, now_ns).interval_ns);
+        let kind = |limit: &LimitHint| LimitKind::of(limit, self.last_of(limit), departure.at_ns);
+        let spacing = |limit: &LimitHint| self.spacing(limit, kind(limit), departure, now_ns);
+        let tightest = match &hint.limits[..] {
+            [only] => Some(only),
+            limits => limits.iter().max_by_key(|limit| spacing(limit).interval_ns),
+        };
         let Some(limit) = tightest else {
-            self.spacing_ns = 0;
+            // A refusal without fields may come from a proxy. Other responses without them are not limited.
+            if answer == AnswerKind::Accepted {
+                self.spacing_ns = 0;
+            }
             return;
         };
-        let kind = self.kind(limit, departure);
-        if answer == Answer::Accepted {
+        let kind = kind(limit);
+        if answer == AnswerKind::Accepted {
             self.measure_share(limit, kind, departure);
         }
-        let spacing = self.spacing(limit, departure, now_ns);
-        let window_ends_ns = kind.window_ends_ns();
-        let resets_at_once = self.resets_at_once(limit);
-        self.last = Some(LastState { departure, limit: *limit, window_ends_ns, resets_at_once });
+        let spacing = self.spacing(limit, kind, departure, now_ns);
+        self.last = Some(LastState::next(limit, self.last_of(limit), kind, departure.at_ns));
+        self.last_number = departure.number;
         let usual_ns = self.spacing_ns;
         self.spacing_ns = spacing.interval_ns.min(self.ceiling_ns);
         if let Some(wait_ns) = spacing.empty_for_ns {
@@ -217,30 +217,31 @@ impl Pace {
     }
 
     /// Returns the time between two requests that a limit permits.
-    fn spacing(&self, limit: &LimitHint, departure: Departure, now_ns: u64) -> Spacing {
+    fn spacing(&self, limit: &LimitHint, kind: LimitKind, departure: Departure, now_ns: u64) -> Spacing {
         // Requests that have left since cannot be counted in this state.
         let unseen = self.departed - departure.number;
         let age_ns = now_ns.saturating_sub(departure.at_ns);
-        match self.kind(limit, departure) {
+        match kind {
             LimitKind::Bucket { quota, unit_ns } => self.bucket_spacing(limit, quota, unit_ns, unseen, age_ns),
             LimitKind::Window { ends_ns } => self.window_spacing(limit, ends_ns.saturating_sub(now_ns), unseen),
             LimitKind::Unknown => Spacing { interval_ns: 0, empty_for_ns: None },
         }
     }
 
-    fn bucket_spacing(&self, limit: &LimitHint, quota: u64, unit_ns: u128, unseen: u64, age_ns: u64) -> Spacing {
-        let own_unit_ns = self.share.times_all(unit_ns).max(1);
-        let bounded_unit_ns = u64::try_from(own_unit_ns).unwrap_or(u64::MAX);
-        let longest_ns = own_unit_ns + u128::from(self.share.of_others(bounded_unit_ns)) * u128::from(SLOWEST - 1);
-        let refilled = u64::try_from(u128::from(age_ns) / own_unit_ns).unwrap_or(u64::MAX);
-        let level = limit.remaining.saturating_add(refilled).min(quota).saturating_sub(unseen);
-        let until_full_ns = u128::from(quota - level) * unit_ns;
-        let spacing_ns = self.share.times_all(until_full_ns / (u128::from(level) + 1)).min(longest_ns);
+    fn bucket_spacing(&self, limit: &LimitHint, quota: u64, unit_ns: u64, unseen: u64, age_ns: u64) -> Spacing {
         // Above three quarters nothing waits; the spacing begins gradually.
-        let (free, quarter) = (u128::from(quota) * 3 / 4, (u128::from(quota) / 4).max(1));
-        let below = free.saturating_sub(u128::from(level)).min(quarter);
-        let spacing_ns = if quota < 4 { spacing_ns } else { spacing_ns * below / quarter };
-        Spacing { interval_ns: u64::try_from(spacing_ns).unwrap_or(u64::MAX), empty_for_ns: None }
+        let (free, quarter) = (quota / 4 * 3, (quota / 4).max(1));
+        if quota >= 4 && limit.remaining.saturating_sub(unseen) >= free {
+            return Spacing { interval_ns: 0, empty_for_ns: None };
+        }
+        let own_unit_ns = u64::try_from(self.share.times_all(u128::from(unit_ns))).unwrap_or(u64::MAX).max(1);
+        let longest_ns = own_unit_ns.saturating_add(self.share.of_others(own_unit_ns).saturating_mul(SLOWEST - 1));
+        let level = limit.remaining.saturating_add(age_ns / own_unit_ns).min(quota).saturating_sub(unseen);
+        let until_full_ns = u128::from(quota - level) * u128::from(unit_ns);
+        let spacing_ns = self.share.times_all(until_full_ns / (u128::from(level) + 1)).min(u128::from(longest_ns));
+        let below = free.saturating_sub(level).min(quarter);
+        let part = if quota < 4 { spacing_ns } else { spacing_ns * u128::from(below) / u128::from(quarter) };
+        Spacing { interval_ns: u64::try_from(part).unwrap_or(u64::MAX), empty_for_ns: None }
     }
 
     fn window_spacing(&self, limit: &LimitHint, left_ns: u64, unseen: u64) -> Spacing {
@@ -254,11 +255,16 @@ impl Pace {
         Spacing { interval_ns: u64::try_from(spacing_ns).unwrap_or(u64::MAX), empty_for_ns: None }
     }
 
+    /// Returns the last known state, if it is of this limit.
+    fn last_of(&self, limit: &LimitHint) -> Option<LastState> {
+        self.last.filter(|last| last.limit.name == limit.name)
+    }
+
     /// Compares a state of a limit with the previous one.
     fn measure_share(&mut self, limit: &LimitHint, kind: LimitKind, departure: Departure) {
-        let Some(last) = self.last.filter(|last| last.limit.name == limit.name) else { return };
-        let own = departure.number - last.departure.number;
-        let elapsed_ns = departure.at_ns.saturating_sub(last.departure.at_ns);
+        let Some(last) = self.last_of(limit) else { return };
+        let own = departure.number - self.last_number;
+        let elapsed_ns = departure.at_ns.saturating_sub(last.at_ns);
         if elapsed_ns > IDLE_NS && elapsed_ns > self.interval_ns().saturating_mul(8) {
             self.share = Share::unknown();
             return;
@@ -267,8 +273,8 @@ impl Pace {
         match kind {
             LimitKind::Bucket { quota, .. } if limit.remaining.saturating_add(own) >= quota => self.share.unused(own),
             LimitKind::Bucket { unit_ns, .. } => {
-                let refilled = u128::from(elapsed_ns) * 1_000 / unit_ns.max(1);
-                let used = (i128::try_from(refilled).unwrap_or(i128::MAX)).saturating_add(used * 1_000);
+                let refilled = u128::from(elapsed_ns) * 1_000 / u128::from(unit_ns);
+                let used = i128::try_from(refilled).unwrap_or(i128::MAX).saturating_add(used * 1_000);
                 self.share.measured(own, i64::try_from(used).unwrap_or(i64::MAX));
             }
             // After a reset, more remains than before.
@@ -280,88 +286,138 @@ impl Pace {
     }
 }
 
-impl Pace {
-    /// Returns how a limit becomes available again, by its state and by what was seen of it before.
-    fn kind(&self, limit: &LimitHint, departure: Departure) -> LimitKind {
-        let reset_ns = limit.reset.map(nanos);
-        let known = self.last.filter(|last| last.limit.name == limit.name);
-        let (Some(quota), Some(window_ns)) = (limit.quota, limit.window.map(nanos)) else {
-            let ends = |reset_ns| window_end(known, departure.at_ns, reset_ns, None);
-            return reset_ns.map_or(LimitKind::Unknown, |reset_ns| LimitKind::Window { ends_ns: ends(reset_ns) });
-        };
-        let unit_ns = (u128::from(window_ns) / u128::from(quota)).max(1);
-        // Times are whole seconds, rounded up.
-        let is_late = reset_ns.is_some_and(|reset_ns| u128::from(reset_ns) > unit_ns + 2 * u128::from(S_NS));
-        let was_window = known.is_some_and(|last| last.window_ends_ns.is_some());
-        let has_reset = known.is_some_and(|last| last.has_reset(limit, unit_ns, departure));
-        if !is_late && !was_window && !has_reset {
-            return LimitKind::Bucket { quota, unit_ns };
-        }
-        let stated_ns = window_end(known, departure.at_ns, reset_ns.unwrap_or(window_ns), Some(window_ns));
-        let from_reset_ns = departure.at_ns.saturating_add(window_ns);
-        LimitKind::Window { ends_ns: if has_reset { stated_ns.min(from_reset_ns) } else { stated_ns } }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
 
-impl Pace {
-    fn resets_at_once(&self, limit: &LimitHint) -> bool {
-        match self.last.filter(|last| last.limit.name == limit.name) {
-            Some(last) if limit.remaining > last.limit.remaining => {
-                limit.quota.is_some_and(|quota| limit.remaining >= quota / 2)
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CEILING_NS: u64 = 60 * S_NS;
+
+    fn pace() -> Pace {
+        Pace::new(CEILING_NS, Random::seeded(1))
+    }
+
+    fn bucket(remaining: u64) -> ServerHint {
+        let (quota, window, reset) = (Some(100), Some(Duration::from_secs(10)), Some(Duration::from_secs(1)));
+        hint(None, LimitHint { name: 1, remaining, reset, quota, window })
+    }
+
+    fn hint(retry_after_s: Option<u64>, limit: LimitHint) -> ServerHint {
+        let mut hint = ServerHint { retry_after: retry_after_s.map(Duration::from_secs), ..ServerHint::default() };
+        hint.limits.push(limit);
+        hint
+    }
+
+    fn pause_of(seconds: u64) -> ServerHint {
+        ServerHint { retry_after: Some(Duration::from_secs(seconds)), ..ServerHint::default() }
+    }
+
+    /// Sends one request, which comes back after a millisecond, and returns when the next may leave.
+    fn after(pace: &mut Pace, answer: AnswerKind, hint: &ServerHint) -> u64 {
+        let departure = pace.depart(pace.opens_ns());
+        pace.observe(departure, answer, hint, departure.at_ns + 1_000_000);
+        pace.opens_ns()
+    }
+
+    /// Sends requests to a bucket that no other client uses, and returns what remains.
+    fn use_bucket(pace: &mut Pace, requests: usize) -> u64 {
+        let (mut thousandths, mut last_ns) = (100_000, 0);
+        for _ in 0..requests {
+            let now_ns = pace.opens_ns().max(last_ns);
+            // One unit in a tenth of a second.
+            thousandths = (thousandths + (now_ns - last_ns) / 100_000).min(100_000) - 1_000;
+            let departure = pace.depart(now_ns);
+            pace.observe(departure, AnswerKind::Accepted, &bucket(thousandths / 1_000), now_ns);
+            last_ns = now_ns;
+        }
+        thousandths / 1_000
+    }
+
+    #[test]
+    fn first_response_is_waited_for_a_second_at_most() {
+        let mut pace = pace();
+        let departure = pace.depart(5);
+        assert_eq!(pace.opens_ns(), 5 + PROBE_NS);
+        pace.observe(departure, AnswerKind::Failed, &ServerHint::default(), 7);
+        assert_eq!(pace.opens_ns(), 0);
+    }
+
+    #[test]
+    fn client_alone_leaves_at_the_rate_of_a_bucket_that_is_half_full() {
+        let mut pace = pace();
+        let level = use_bucket(&mut pace, 200);
+        let spacing_ns = pace.interval_ns();
+        assert!((80_000_000..120_000_000).contains(&spacing_ns) && (40..60).contains(&level), "{spacing_ns} {level}");
+        after(&mut pace, AnswerKind::Accepted, &bucket(80));
+        assert_eq!(pace.interval_ns(), 0, "nothing waits while most of it remains");
+    }
+
+    #[test]
+    fn later_pause_does_not_shorten_an_earlier_one() {
+        let mut pace = pace();
+        let (one, two) = (pace.depart(0), pace.depart(S_NS));
+        assert!(pace.observe(one, AnswerKind::Refused, &pause_of(20), 2 * S_NS));
+        let opens_ns = pace.opens_ns();
+        assert!((22 * S_NS..=27 * S_NS).contains(&opens_ns), "{opens_ns}");
+        assert!(!pace.observe(two, AnswerKind::Refused, &pause_of(1), 2 * S_NS));
+        assert_eq!(pace.opens_ns(), opens_ns);
+    }
+
+    #[test]
+    fn pause_beyond_the_ceiling_lasts_for_the_ceiling() {
+        let mut pace = pace();
+        let departure = pace.depart(0);
+        pace.observe(departure, AnswerKind::Refused, &pause_of(3_600), 0);
+        assert_eq!(pace.pause_beyond_ceiling_ns(S_NS), Some(3_600 * S_NS));
+        assert_eq!(pace.pause_beyond_ceiling_ns(CEILING_NS + MAX_SPREAD_NS), None);
+    }
+
+    #[test]
+    fn older_response_that_arrives_late_is_ignored() {
+        let mut pace = pace();
+        let (one, two) = (pace.depart(0), pace.depart(S_NS));
+        pace.observe(two, AnswerKind::Accepted, &bucket(10), 2 * S_NS);
+        let spacing_ns = pace.interval_ns();
+        pace.observe(one, AnswerKind::Accepted, &bucket(99), 2 * S_NS);
+        assert_eq!(pace.interval_ns(), spacing_ns);
+    }
+
+    #[test]
+    fn idle_client_has_credit_for_a_few_requests() {
+        let mut pace = pace();
+        use_bucket(&mut pace, 200);
+        let now_ns = pace.opens_ns() + 3_600 * S_NS;
+        let left = (0..100).take_while(|_| pace.opens_ns() <= now_ns && pace.depart(now_ns).number > 0).count();
+        assert_eq!(left as u64, CREDIT + 1);
+    }
+
+    proptest! {
+        /// No field stops a client for longer than the ceiling and the random parts.
+        #[test]
+        fn wait_is_bounded_whatever_a_server_says(
+            responses in prop::collection::vec(
+                (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), prop::option::of(any::<u64>()), any::<bool>()),
+                1..50,
+            ),
+        ) {
+            let mut pace = pace();
+            let mut now_ns = 0;
+            for (remaining, reset_s, quota, window_s, retry_s, is_refused) in responses {
+                let departure = pace.depart(now_ns);
+                let span = |seconds: u64| Duration::from_secs(seconds % (366 * 24 * 3_600) + 1);
+                let (quota, window, reset) = (Some(quota % 1_000_000 + 1), Some(span(window_s)), Some(span(reset_s)));
+                let limit = LimitHint { name: remaining % 2, remaining: remaining % 2_000_000, reset, quota, window };
+                let hint = ServerHint { retry_after: retry_s.map(span), ..hint(None, limit) };
+                now_ns += 1_000_000;
+                let answer = if is_refused { AnswerKind::Refused } else { AnswerKind::Accepted };
+                pace.observe(departure, answer, &hint, now_ns);
+                let wait_ns = pace.opens_ns().saturating_sub(now_ns);
+                prop_assert!(wait_ns <= CEILING_NS + CEILING_NS / JITTER + MAX_SPREAD_NS, "{wait_ns}");
+                now_ns = now_ns.max(pace.opens_ns());
             }
-            Some(last) => last.resets_at_once,
-            None => false,
         }
     }
-}
-
-/// Returns the latest time at which a window ends. Times are rounded up to seconds, so of several statements about one
-/// window the earliest is the most precise.
-fn window_end(known: Option<LastState>, at_ns: u64, reset_ns: u64, window_ns: Option<u64>) -> u64 {
-    let stated_ns = at_ns.saturating_add(reset_ns);
-    let known = known.filter(|last| last.resets_at_once);
-    match (known.and_then(|last| last.window_ends_ns), window_ns) {
-        (Some(known_ns), _) if known_ns > at_ns && stated_ns < known_ns.saturating_add(S_NS) => known_ns.min(stated_ns),
-        (Some(known_ns), Some(window_ns)) if known_ns <= at_ns && known_ns.saturating_add(window_ns) > at_ns => {
-            stated_ns.min(known_ns.saturating_add(window_ns))
-        }
-        _ => stated_ns,
-    }
-}
-
-impl LastState {
-    /// Whether more has become available than a bucket would have refilled.
-    fn has_reset(&self, limit: &LimitHint, unit_ns: u128, departure: Departure) -> bool {
-        let elapsed_ns = u128::from(departure.at_ns.saturating_sub(self.departure.at_ns));
-        let refilled = u64::try_from(elapsed_ns / unit_ns).unwrap_or(u64::MAX);
-        limit.remaining > self.limit.remaining.saturating_add(refilled).saturating_add(limit.quota.unwrap_or(0) / 8 + 2)
-    }
-}
-
-impl LimitKind {
-    fn window_ends_ns(&self) -> Option<u64> {
-        match self {
-            LimitKind::Window { ends_ns } => Some(*ends_ns),
-            LimitKind::Bucket { .. } | LimitKind::Unknown => None,
-        }
-    }
-}
-
-fn nanos(span: std::time::Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// How a limit becomes available again.
-#[derive(Clone, Copy)]
-enum LimitKind {
-    /// One unit after the other. `unit_ns` is the time of one.
-    Bucket {
-        quota: u64,
-        unit_ns: u128,
-    },
-    /// All of it at once, or at an unknown pace.
-    Window {
-        ends_ns: u64,
-    },
-    Unknown,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Response, StatusCode};
 
-use super::pace::Answer;
+use super::pace::AnswerKind;
 use super::random::Random;
 
 /// A retry costs as much as ten first attempts earn: retries are at most a tenth of the requests.
@@ -55,7 +55,7 @@ pub(super) fn is_idempotent(method: &Method, headers: &HeaderMap) -> bool {
 
 /// Returns what a response says about the server: a refusal has status 429 or 503, or the gRPC status of an exhausted
 /// resource or an unavailable service.
-pub(super) fn answer_of<B>(response: &Response<B>) -> Answer {
+pub(super) fn answer_of<B>(response: &Response<B>) -> AnswerKind {
     let is_refusal = match response.status() {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => true,
         // A gRPC refusal has no body, and its status among the header fields.
@@ -64,7 +64,7 @@ pub(super) fn answer_of<B>(response: &Response<B>) -> Answer {
         }
         _ => false,
     };
-    if is_refusal { Answer::Refused } else { Answer::Accepted }
+    if is_refusal { AnswerKind::Refused } else { AnswerKind::Accepted }
 }
 
 /// Whether a later attempt may succeed.
@@ -121,10 +121,10 @@ mod tests {
             answer_of(&response.body(()).unwrap())
         };
         for refused in [(429, None), (503, None), (200, Some("8")), (200, Some("14"))] {
-            assert_eq!(answer(refused.0, refused.1), Answer::Refused, "{refused:?}");
+            assert_eq!(answer(refused.0, refused.1), AnswerKind::Refused, "{refused:?}");
         }
         for accepted in [(200, None), (500, None), (404, None), (200, Some("0")), (200, Some("7")), (200, Some("88"))] {
-            assert_eq!(answer(accepted.0, accepted.1), Answer::Accepted, "{accepted:?}");
+            assert_eq!(answer(accepted.0, accepted.1), AnswerKind::Accepted, "{accepted:?}");
         }
     }
 }

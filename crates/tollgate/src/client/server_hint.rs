@@ -45,8 +45,8 @@ const OLDER: [[HeaderName; 3]; 2] = [
 
 /// What the header fields of a response say about the server's limits.
 ///
-/// Reading never fails: a field that is not valid is ignored, and what is valid is bounded. No field can state a time of
-/// more than a year, and a time in the past is no time at all.
+/// Reading never fails: a field that is not valid is ignored, and what is valid is bounded. No field can state a time
+/// of more than a year, and a time in the past is no time at all.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -74,7 +74,8 @@ pub struct ServerHint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitHint {
-    /// The hash of its name; 0 if it has none. A field of another limit must not be taken for the next state of this one.
+    /// The hash of its name; 0 if it has none. A field of another limit must not be taken for the next state of this
+    /// one.
     pub name: u64,
     /// What remains of it.
     pub remaining: u64,
@@ -134,7 +135,8 @@ fn state_of(item: &ListItem<'_>) -> Option<LimitHint> {
 
 fn add_policy(item: &ListItem<'_>, limits: &mut [LimitHint]) {
     let Some(quota) = item.integer(b'q').filter(|quota| *quota > 0) else { return };
-    for limit in limits.iter_mut().filter(|limit| limit.name == item.name_hash() && limit.quota.is_none()) {
+    let name = item.name_hash();
+    for limit in limits.iter_mut().filter(|limit| limit.name == name && limit.quota.is_none()) {
         limit.quota = Some(quota.min(MAX_COUNT));
         limit.window = item.integer(b'w').filter(|window| *window > 0).map(seconds);
     }

@@ -17,7 +17,7 @@ use super::charge::ClientCharge;
 use super::destination::Destination;
 use super::error::ClientError;
 use super::layer::{CloneBody, Options};
-use super::pace::{Answer, Departure};
+use super::pace::{AnswerKind, Departure};
 use super::retry::{answer_of, backoff, is_idempotent, is_transient};
 use super::server_hint::ServerHint;
 use crate::permit::DelayedPermit;
@@ -146,18 +146,22 @@ where
     inner.call(request).await.map_err(Into::into)
 }
 
-fn observe<Out>(destination: &Destination, departure: Departure, outcome: &Result<Response<Out>, BoxError>) -> Answer {
+fn observe<Out>(
+    destination: &Destination,
+    departure: Departure,
+    outcome: &Result<Response<Out>, BoxError>,
+) -> AnswerKind {
     let (answer, hint) = match outcome {
         Ok(response) => (answer_of(response), ServerHint::from_headers(response.headers(), SystemTime::now())),
-        Err(_) => (Answer::Failed, ServerHint::default()),
+        Err(_) => (AnswerKind::Failed, ServerHint::default()),
     };
     destination.observe(departure, answer, &hint);
     answer
 }
 
-fn may_succeed_later<Out>(answer: Answer, outcome: &Result<Response<Out>, BoxError>) -> bool {
+fn may_succeed_later<Out>(answer: AnswerKind, outcome: &Result<Response<Out>, BoxError>) -> bool {
     match outcome {
-        Ok(response) => answer == Answer::Refused || is_transient(response.status()),
+        Ok(response) => answer == AnswerKind::Refused || is_transient(response.status()),
         Err(_) => true,
     }
 }

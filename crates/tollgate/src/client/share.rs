@@ -1,8 +1,8 @@
 //! The share of a limit that this client uses, if others use the same key.
 //!
-//! Two states of a limit, with the time between them, show how much all clients have consumed. This client knows how many
-//! requests it sent meanwhile. Their ratio is its share. Each client measures its own, and what they measure adds up to
-//! one, so together they can send what the server permits without knowing of each other.
+//! Two states of a limit, with the time between them, show how much all clients have consumed. This client knows how
+//! many requests it sent meanwhile. Their ratio is its share. Each client measures its own, and what they measure adds
+//! up to one, so together they can send what the server permits without knowing of each other.
 
 /// One in fixed point.
 const ONE: u64 = 1 << 20;
@@ -14,8 +14,8 @@ const PRIOR: (u64, u64) = (ONE / 4, ONE);
 /// An older measurement loses one eighth of its weight with each response.
 const FORGET: u64 = 8;
 
-/// What is added to a share with each measurement: 1/512. Small shares gain more by it than large ones, so the shares of
-/// clients that send as much as they may become equal.
+/// What is added to a share with each measurement: 1/512. Small shares gain more by it than large ones, so the shares
+/// of clients that send as much as they may become equal.
 const EQUALISE: u64 = 512;
 
 /// The largest amount of one measurement.
@@ -32,8 +32,8 @@ impl Share {
         Share { own: PRIOR.0, all: PRIOR.1 }
     }
 
-    /// Adds a measurement: the requests of this client, and what all clients consumed, in thousandths of a unit. Servers
-    /// state whole units, so a single measurement may be too small, or negative; the sum is right.
+    /// Adds a measurement: the requests of this client, and what all clients consumed, in thousandths of a unit.
+    /// Servers state whole units, so a single measurement may be too small, or negative; the sum is right.
     pub(super) fn measured(&mut self, own: u64, all_thousandths: i64) {
         let own = i128::from(own.min(MAX_AMOUNT) * ONE);
         let bound = MAX_AMOUNT as i64 * 1_000;

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use tollgate_policy::Request;
 
-use super::pace::{Answer, Departure, Pace};
+use super::pace::{AnswerKind, Departure, Pace};
 use super::random::Random;
 use super::server_hint::ServerHint;
 use crate::limiter::Limiter;
@@ -55,7 +55,7 @@ impl Simulation {
             .collect();
         let names: Vec<_> =
             (0..self.clients).map(|at| if self.own_keys { at.to_string() } else { "all".into() }).collect();
-        let mut in_flight: Vec<Option<(Departure, Answer, ServerHint)>> = vec![None; self.clients];
+        let mut in_flight: Vec<Option<(Departure, AnswerKind, ServerHint)>> = vec![None; self.clients];
         let mut events: BinaryHeap<_> =
             (0..self.clients).map(|at| Reverse((at as u64 * 100_000, at, Event::MayDepart))).collect();
         let end_ns = self.seconds * S_NS;
@@ -76,20 +76,20 @@ impl Simulation {
                         continue;
                     }
                     let departure = paces[at].depart(now_ns);
-                    in_flight[at] = Some((departure, Answer::Failed, ServerHint::default()));
+                    in_flight[at] = Some((departure, AnswerKind::Failed, ServerHint::default()));
                     let way_ns = self.latency_ns / 2 + random.up_to(self.latency_ns / 10);
                     events.push(Reverse((now_ns + way_ns, at, Event::Arrives)));
                 }
                 Event::Arrives => {
                     let verdict =
                         server.check(&Request { identities: &[("user", &names[at])], ..Request::from_peer(None) });
-                    let answer = if verdict.is_allowed() { Answer::Accepted } else { Answer::Refused };
+                    let answer = if verdict.is_allowed() { AnswerKind::Accepted } else { AnswerKind::Refused };
                     let now = UNIX_EPOCH + Duration::from_nanos(START_NS + now_ns);
                     let hint = ServerHint::from_headers(&verdict.header_fields().into_map(), now);
                     if now_ns >= warm_ns {
                         report.arrivals_ns.push(now_ns);
                         match answer {
-                            Answer::Accepted => {
+                            AnswerKind::Accepted => {
                                 report.accepted += 1;
                                 report.by_client[at] += 1;
                             }
@@ -118,8 +118,8 @@ impl Simulation {
         Simulation { limit, algorithm, clients: 50, own_keys, latency_ns: 2_000_000, seed: 7, seconds }
     }
 
-    /// Runs and checks that at least `least_used` thousandths of `per_s` are used, and at most one request in a thousand
-    /// is refused.
+    /// Runs and checks that at least `least_used` thousandths of `per_s` are used, and at most one request in a
+    /// thousand is refused.
     fn check(self, per_s: u64, least_used: u64) -> Report {
         let report = self.run();
         let used = report.accepted * 1_000 * S_NS / (per_s * report.measured_ns);

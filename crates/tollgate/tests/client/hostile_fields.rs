@@ -1,4 +1,5 @@
-//! Values of header fields that no server should send. A request after them is sent in bounded time, and none too early.
+//! Values of header fields that no server should send. A request after them is sent in bounded time, and none too
+//! early.
 
 use std::time::Duration;
 

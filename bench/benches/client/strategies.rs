@@ -50,15 +50,15 @@ impl Strategy {
     }
 }
 
+type HttpRequest = http::Request<reqwest::Body>;
+type HttpResponse = http::Response<reqwest::Body>;
+
 /// Makes a service of reqwest's client.
 pub(crate) fn as_service(
     client: reqwest::Client,
-) -> impl Service<http::Request<reqwest::Body>, Response = http::Response<reqwest::Body>, Error = BoxError, Future: Send>
-+ Clone
-+ Send
-+ 'static {
-    service_fn(move |request: http::Request<reqwest::Body>| {
+) -> impl Service<HttpRequest, Response = HttpResponse, Error = BoxError, Future: Send> + Clone + Send + 'static {
+    service_fn(move |request: HttpRequest| {
         let client = client.clone();
-        async move { Ok(client.execute(request.try_into()?).await.map(http::Response::from)?) }
+        async move { Ok(client.execute(request.try_into()?).await.map(HttpResponse::from)?) }
     })
 }

@@ -26,6 +26,7 @@
 //! | limit by a key | [`Limiter::per_key`] |
 //! | limit requests by rules | [`Limiter::builder`], or [`Limiter::from_file`] with a policy file (feature `yaml`) |
 //! | limit an axum, hyper or tonic service | [`limiter.layer()`](AsyncLimiter::layer), see [`tower`] (features `tower`, `axum`, `tonic`) |
+//! | pace and retry requests to other services | [`client::ClientLayer`] (feature `client`) |
 //! | share counters between instances | [`AsyncLimiter::connect`] with Redis, Valkey or a cluster (feature `redis`) |
 //! | wait until a request is allowed | [`acquire`](AsyncLimiter::acquire) with a [timer](clock::Timer) (feature `tokio`: [`TokioTimer`]) |
 //! | limit concurrency | `rule(..).concurrency(3)` and [`permit`](Limiter::permit), which returns a [`Permit`] |
@@ -67,6 +68,7 @@
 //! | `jwt` | identities from signed tokens |
 //! | `tokio` | [`TokioTimer`] for waiting |
 //! | `tower` | the [layer](tower); includes `tokio` |
+//! | `client` | the [layer for clients](client); includes `tower` |
 //! | `axum`, `tonic` | the peer's address as axum and tonic provide it, refusals as axum responses; include `tower` |
 //! | `redis`, `redis-tls` | shared counters, and TLS to them; include `tokio` |
 //!
@@ -95,6 +97,8 @@
 //! - [`MemoryStore::acquire`] waits for its turn: in the queue of a leaky bucket, or under a token bucket that grants
 //!   future tokens ([`Quota::with_reservations`]).
 
+#[cfg(feature = "client")]
+pub mod client;
 #[cfg(feature = "redis")]
 mod connect;
 pub mod fields;

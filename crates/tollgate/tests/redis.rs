@@ -432,3 +432,35 @@ rules:
     let remaining = async || shared.check(&request("/chat/c", &users[0])).await.states()[0].decision.remaining;
     assert_eq!(remaining().await, 95);
 }
+
+/// Two instances of a client with one policy: the requests of both leave in one queue.
+#[cfg(feature = "client")]
+#[tokio::test(flavor = "multi_thread")]
+async fn client_layers_of_two_instances_share_one_queue() {
+    use tower::{Layer, ServiceExt};
+    let server = RedisServer::start(&[]).unwrap();
+    let rules = "version: 1\nidentity:\n  destination: { given: true }\nrules:\n  - name: upstream\n    key: destination\n    \
+                 limit: 10/s\n    algorithm: leaky-bucket\n    queue: { size: 20, max_wait: 10s }\n";
+    let store = format!("store: {{ redis: {{ deadline: 2s, nodes: [\"{}\"] }} }}\n", server.address());
+    let arrived = Arc::new(Mutex::new(Vec::new()));
+    let mut calls = Vec::new();
+    for _ in 0..2 {
+        let (limiter, _) = connect(&format!("{rules}{store}")).await;
+        let arrived = Arc::clone(&arrived);
+        let upstream = tower::service_fn(move |_: http::Request<String>| {
+            arrived.lock().unwrap().push(Instant::now());
+            std::future::ready(Ok::<_, std::io::Error>(http::Response::new(())))
+        });
+        let client = tollgate::client::ClientLayer::new().limiter(limiter).layer(upstream);
+        for _ in 0..5 {
+            let request = http::Request::get("http://one.example/").body(String::new()).unwrap();
+            calls.push(tokio::spawn(client.clone().oneshot(request)));
+        }
+    }
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap().status(), 200);
+    }
+    let arrived = arrived.lock().unwrap();
+    // Ten requests, one every 100 ms. A busy machine may only delay them.
+    assert!(arrived[9] - arrived[0] >= Duration::from_millis(850), "{:?}", arrived[9] - arrived[0]);
+}

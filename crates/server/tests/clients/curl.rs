@@ -2,6 +2,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::limited_api::run_program_of_the_page;
 use crate::program::{command, stdout_of};
 use crate::test_service::TestService;
 
@@ -75,4 +76,10 @@ fn curl_negotiates_the_http_version_of_the_listener_over_tls() {
     };
     assert_eq!(version(service.http.port(), &["--http2"]), "1.1");
     assert_eq!(version(service.grpc.port(), &["--http2"]), "2");
+}
+
+#[test]
+#[ignore = "needs curl"]
+fn curl_command_of_the_page_is_not_refused() {
+    run_program_of_the_page("sh", "sh", "sh");
 }

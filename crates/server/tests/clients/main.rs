@@ -15,10 +15,13 @@ mod curl;
 mod grpcio;
 mod h2load;
 mod ioredis;
+mod limited_api;
 #[path = "../grpc/messages.rs"]
 #[allow(dead_code, reason = "shared with the gRPC tests, which use more of it")]
 mod messages;
+mod node;
 mod program;
+mod python3;
 mod redis_benchmark;
 mod redis_cli;
 mod redis_py;

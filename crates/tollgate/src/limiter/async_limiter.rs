@@ -259,6 +259,27 @@ impl AsyncLimiter {
         max_wait: Duration,
         timer: T,
     ) -> Result<Permit, Refused> {
+        self.acquire_by(request, max_wait, timer, |_| false).await
+    }
+
+    /// Like [`acquire`](AsyncLimiter::acquire), but a refusal under a queue is final: the queue is full.
+    #[cfg(feature = "client")]
+    pub(crate) async fn acquire_in_queue<T: Timer>(
+        &self,
+        request: &Request<'_>,
+        max_wait: Duration,
+        timer: T,
+    ) -> Result<Permit, Refused> {
+        self.acquire_by(request, max_wait, timer, Verdict::is_by_queue).await
+    }
+
+    async fn acquire_by<T: Timer>(
+        &self,
+        request: &Request<'_>,
+        max_wait: Duration,
+        timer: T,
+        is_final: impl Fn(&Verdict) -> bool,
+    ) -> Result<Permit, Refused> {
         let deadline_ns = self.now_ns().saturating_add(u64::try_from(max_wait.as_nanos()).unwrap_or(u64::MAX));
         let left_ns = || deadline_ns.saturating_sub(self.now_ns());
         let mut position = self.join_waiters(request);
@@ -292,7 +313,7 @@ impl AsyncLimiter {
                 None => {
                     drop(position.take());
                     match refused.retry_after_ns() {
-                        Some(wait_ns) if wait_ns <= left_ns() => timer.sleep(wait_ns).await,
+                        Some(wait_ns) if wait_ns <= left_ns() && !is_final(&refused) => timer.sleep(wait_ns).await,
                         _ => return Err(refused),
                     }
                 }

@@ -47,5 +47,7 @@ mod service;
 pub use guard::TrueCost;
 pub use layer::TollgateLayer;
 pub use request::PeerAddress;
+#[cfg(feature = "client")]
+pub(crate) use request::{HeaderLines, policy_request};
 pub use response::{BoxError, ResponseFuture, TollgateBody};
 pub use service::Tollgate;

@@ -29,13 +29,13 @@ pub(super) fn known_peer_address(extensions: &Extensions) -> Option<IpAddr> {
 }
 
 /// The header fields of an HTTP request, and its host: the target's authority in HTTP/2.
-pub(super) struct HeaderLines<'a> {
+pub(crate) struct HeaderLines<'a> {
     headers: &'a HeaderMap,
     uri: &'a Uri,
 }
 
 impl<'a> HeaderLines<'a> {
-    pub(super) fn of<B>(request: &'a http::Request<B>) -> HeaderLines<'a> {
+    pub(crate) fn of<B>(request: &'a http::Request<B>) -> HeaderLines<'a> {
         HeaderLines { headers: request.headers(), uri: request.uri() }
     }
 }
@@ -68,7 +68,7 @@ impl Headers for HeaderLines<'_> {
 }
 
 /// Describes an HTTP request to the policy.
-pub(super) fn policy_request<'a, B>(
+pub(crate) fn policy_request<'a, B>(
     request: &'a http::Request<B>,
     headers: &'a HeaderLines<'a>,
     peer: Option<IpAddr>,

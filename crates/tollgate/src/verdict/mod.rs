@@ -377,6 +377,13 @@ impl Verdict {
         rules.find_map(|rule| Some((rule.settled_by.as_deref()?, rule.max_cost)))
     }
 
+    /// Whether a queueing rule decided: a refusal means that its queue is full.
+    #[cfg(feature = "client")]
+    pub(crate) fn is_by_queue(&self) -> bool {
+        let quota = self.deciding().and_then(|state| self.policy.compiled.quotas().get(state.quota_position()));
+        quota.is_some_and(|quota| quota.quota.queue_size() > 0)
+    }
+
     pub(crate) fn retry_after_ns(&self) -> Option<u64> {
         self.retry_after_ns
     }

@@ -33,7 +33,7 @@ function showRefused(history) {
   const [passed, stopped] = [sum(allowed), sum(refused)];
   setText(byId("refused"), percent(stopped, passed + stopped));
   const since = allowed.length === HISTORY_LENGTH ? "minute" : plural(allowed.length, "second");
-  setText(byId("refused-note"), allowed.length === 0 ? "No decisions yet" : `${count(stopped)} of ${count(passed + stopped)} in the last ${since}`);
+  setText(byId("refused-note"), allowed.length === 0 ? "No decisions yet" : `of the decisions in the last ${since}`);
 }
 
 function showLatency({ decisions, p50_at_most_ns, p99_at_most_ns }) {

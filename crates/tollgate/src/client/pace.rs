@@ -351,8 +351,15 @@ mod tests {
         let level = use_bucket(&mut pace, 200);
         let spacing_ns = pace.interval_ns();
         assert!((80_000_000..120_000_000).contains(&spacing_ns) && (40..60).contains(&level), "{spacing_ns} {level}");
-        after(&mut pace, AnswerKind::Accepted, &bucket(80));
-        assert_eq!(pace.interval_ns(), 0, "nothing waits while most of it remains");
+    }
+
+    #[test]
+    fn nothing_waits_while_most_of_a_bucket_remains() {
+        let mut pace = pace();
+        for remaining in [99, 90, 80] {
+            assert_eq!(after(&mut pace, AnswerKind::Accepted, &bucket(remaining)), 0);
+        }
+        assert!(after(&mut pace, AnswerKind::Accepted, &bucket(50)) > 0);
     }
 
     #[test]

@@ -382,4 +382,29 @@ mod tests {
         let many = (0..10_000).map(|at| format!("\"{at}\";r={at}")).collect::<Vec<_>>().join(",");
         assert_eq!(read(&[("ratelimit", many.as_bytes())]).limits.len(), MAX_LIMITS);
     }
+
+    /// Any text, numbers of any length, and items of lists.
+    const VALUES: &str = "[ -~]{0,40}|[0-9]{0,30}|\"a\";[rtqw]=[0-9]{1,25};[rtqw]=[0-9]{1,25}";
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_exceed_the_bounds(
+            lines in proptest::collection::vec((0..9_usize, VALUES), 0..12),
+            now_s in 0..200_000_000_000_u64,
+        ) {
+            let newer = [RATELIMIT, RATELIMIT_POLICY, header::RETRY_AFTER];
+            let names: Vec<HeaderName> = OLDER.into_iter().flatten().chain(newer).collect();
+            let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).ok();
+            let headers: HeaderMap =
+                lines.iter().filter_map(|(at, text)| Some((names[*at].clone(), value(text)?))).collect();
+            let hint = ServerHint::from_headers(&headers, UNIX_EPOCH + Duration::from_secs(now_s));
+            let longest = Duration::from_secs(MAX_SPAN_S);
+            assert!(hint.retry_after.is_none_or(|span| span <= longest));
+            for limit in &hint.limits {
+                assert!(limit.remaining <= MAX_COUNT);
+                assert!(limit.quota.is_none_or(|quota| (1..=MAX_COUNT).contains(&quota)));
+                assert!([limit.reset, limit.window].iter().flatten().all(|span| *span <= longest));
+            }
+        }
+    }
 }

@@ -47,7 +47,7 @@ pub(super) fn draw(state: &TopState, frame: &mut Frame<'_>) {
 fn draw_heading(state: &TopState, frame: &mut Frame<'_>, area: Rect) {
     let Some(status) = &state.status else { return };
     let connection = match (&state.lost, state.is_paused) {
-        (Some(reason), _) => format!("connection lost, trying again: {}", printable(reason)).red().bold(),
+        (Some(_), _) => "connection lost, trying again".red().bold(),
         (None, true) => "paused".yellow().bold(),
         (None, false) => "live".green(),
     };
@@ -61,7 +61,7 @@ fn draw_heading(state: &TopState, frame: &mut Frame<'_>, area: Rect) {
             Span::from(": "),
             Span::from(printable(&status.store.summary)),
         ]),
-        Line::from(reload_words(status)),
+        Line::from(state.lost.as_ref().map_or_else(|| reload_words(status), |reason| printable(reason).red())),
     ];
     frame.render_widget(Paragraph::new(lines), area);
 }
@@ -275,15 +275,15 @@ tollgate 1.2.3  http://127.0.0.1:9099  live
 2,000 decisions/s   25 % refused   latency p50 ≤ 4 µs, p99 ≤ 64 µs
 store ok: Counters are in this process.
 policy loaded at 2026-01-01T00:00:00.000Z
- allowed/s, at most 1,500 in this minute  refused/s, at most 500 in this minute
-█                                        █
-█                                        █
-█                                        █
+ allowed/s, at most 1,500 in this minute refused/s, at most 500 in this minute ─
+█                                       █
+█                                       █
+█                                       █
 ▸ rules (3) ────────────────────────────────────────────────────────────────────
-rule            limit            allowed/s  refused/s    refused  headroom
-per-ip          60/min               1,500         20      2,000      70 %
-login           5/min and 1 mo           3        480     48,000       0 %
-next            30/min (shadow         900        (7)        700         -
+rule              limit              allowed/s   refused/s    refused   headroom
+per-ip            60/min                 1,500          20      2,000       70 %
+login             5/min and 1 more           3         480     48,000        0 %
+next              30/min (shadow)          900         (7)        700          -
 
   clients with the most refused requests ───────────────────────────────────────
 client              rule                 refused/min ↓                 last seen
@@ -318,7 +318,8 @@ q quit  p pause  Tab table  s sort  r reverse  / filter  ? help";
         state.apply(FeedEvent::Status(later));
         assert!(screen(&state, 60, 20)[1].starts_with("509 decisions/s"));
         state.apply(FeedEvent::Lost("connection refused".to_owned()));
-        assert!(screen(&state, 80, 20)[0].ends_with("connection lost, trying again: connection refused"));
+        let shown = screen(&state, 80, 20);
+        assert!(shown[0].ends_with("  connection lost, trying again") && shown[3] == "connection refused", "{shown:?}");
         press(&mut state, &[KeyCode::Char('?')]);
         assert!(screen(&state, 80, 24).iter().any(|line| line.contains("what shadow rules would refuse")));
         press(&mut state, &[KeyCode::Char('x')]);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::arguments::OutputFormat;
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::remote::{AdminArguments, HttpCall, HttpResponse, ServiceConnection, path_segment};
+use crate::remote::{AdminServiceArguments, HttpCall, HttpResponse, ServiceConnection, path_segment};
 
 /// Inspect, reset or override keys of a running service
 ///
@@ -63,7 +63,7 @@ struct OverrideArguments {
 #[derive(Debug, Args)]
 struct ListArguments {
     #[command(flatten)]
-    service: AdminArguments,
+    service: AdminServiceArguments,
 
     /// Format of the output: with json, the answer of the service
     #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOLLGATE_KEYS_FORMAT", hide_env_values = true)]

@@ -13,7 +13,7 @@ const ACCESS_TOKEN: &str = "TOLLGATE_ACCESS_TOKEN";
 
 /// The admin listener of a service.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct AdminArguments {
+pub(crate) struct AdminServiceArguments {
     /// Admin listener of the service. The token is in TOLLGATE_ADMIN_TOKEN
     #[arg(
         long,
@@ -58,7 +58,7 @@ pub(crate) struct AuthorityArguments {
     ca: Option<std::path::PathBuf>,
 }
 
-impl AdminArguments {
+impl AdminServiceArguments {
     pub(crate) fn connection(&self) -> Result<ServiceConnection, Failure> {
         Ok(ServiceConnection {
             #[cfg(feature = "tls")]

@@ -7,7 +7,7 @@ mod service_status;
 mod tls;
 mod url;
 
-pub(crate) use arguments::{AdminArguments, PublicArguments};
+pub(crate) use arguments::{AdminServiceArguments, PublicArguments};
 pub(crate) use http::{HttpCall, HttpResponse, ServiceConnection};
 pub(crate) use service_status::{RateLists, RefusedClientStatus, RuleStatus, ServiceStatus};
 pub(crate) use url::ServiceUrl;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::arguments::OutputFormat;
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::remote::{AdminArguments, HttpCall, ServiceConnection, ServiceStatus};
+use crate::remote::{AdminServiceArguments, HttpCall, ServiceConnection, ServiceStatus};
 
 pub(crate) use text::page;
 
@@ -16,7 +16,7 @@ pub(crate) use text::page;
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
-    service: AdminArguments,
+    service: AdminServiceArguments,
 
     /// Format of the output: with json, the answer of the service
     #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOLLGATE_STATUS_FORMAT", hide_env_values = true)]

@@ -13,7 +13,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::remote::AdminArguments;
+use crate::remote::AdminServiceArguments;
 use crate::status::{page, read_status};
 use feed::FeedEvent;
 use state::{TopCommand, TopState};
@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, Args)]
 pub(crate) struct TopArguments {
     #[command(flatten)]
-    service: AdminArguments,
+    service: AdminServiceArguments,
 }
 
 pub(crate) fn top(arguments: &TopArguments) -> Result<Exit, Failure> {

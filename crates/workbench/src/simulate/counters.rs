@@ -19,13 +19,13 @@ const UNKNOWN: &str = "(unknown)";
 /// Decided requests.
 #[derive(Default)]
 pub(super) struct DecidedBatch {
-    pub(super) requests: Vec<DecidedRequest>,
+    pub(super) requests: Vec<SimulatedDecision>,
     /// The refusals of the rules, shadow rules included, in the order of the requests.
     pub(super) refusals: Vec<RuleRefusal>,
 }
 
 /// A decided request.
-pub(super) struct DecidedRequest {
+pub(super) struct SimulatedDecision {
     pub(super) time_ns: u64,
     pub(super) client: LoggedClient,
     pub(super) endpoint: u32,
@@ -52,9 +52,9 @@ pub(super) struct RuleRefusal {
 }
 
 /// What is counted.
-pub(super) struct Counters {
+pub(super) struct ActionCounters {
     pub(super) clients: ClientIndex,
-    pub(super) client_tallies: Vec<ClientTally>,
+    pub(super) client_tallies: Vec<ClientCounters>,
     pub(super) endpoints: Vec<ActionCounts>,
     pub(super) over_time: TimeSeries<ACTION_KINDS>,
     pub(super) without_client: u64,
@@ -70,7 +70,7 @@ pub(super) type ClientRefusals = HashMap<(u32, u32), u64, RandomState>;
 
 /// What is counted for each client.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ClientTally {
+pub(super) struct ClientCounters {
     pub(super) requests: u64,
     pub(super) refused: u64,
     pub(super) warned: u32,
@@ -91,9 +91,9 @@ impl LoggedClient {
     }
 }
 
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters {
+impl Default for ActionCounters {
+    fn default() -> ActionCounters {
+        ActionCounters {
             clients: ClientIndex::default(),
             client_tallies: Vec::new(),
             endpoints: Vec::new(),
@@ -107,7 +107,7 @@ impl Default for Counters {
     }
 }
 
-impl Counters {
+impl ActionCounters {
     /// Counts requests. The clients of all are looked up first, so that the processor waits for the memory of several of
     /// them at once.
     pub(super) fn count(&mut self, batch: &DecidedBatch) {
@@ -137,7 +137,7 @@ impl Counters {
             }
         };
         if client as usize >= self.client_tallies.len() {
-            self.client_tallies.push(ClientTally::default());
+            self.client_tallies.push(ClientCounters::default());
         }
         client
     }
@@ -149,7 +149,7 @@ impl Counters {
     }
 
     #[inline]
-    fn request(&mut self, request: &DecidedRequest, client: u32) {
+    fn request(&mut self, request: &SimulatedDecision, client: u32) {
         self.client_tallies[client as usize].count(request);
         let endpoint = request.endpoint as usize;
         if endpoint >= self.endpoints.len() {
@@ -163,9 +163,9 @@ impl Counters {
     }
 }
 
-impl ClientTally {
+impl ClientCounters {
     #[inline]
-    fn count(&mut self, request: &DecidedRequest) {
+    fn count(&mut self, request: &SimulatedDecision) {
         self.requests += 1;
         self.peaks.count(request.time_ns);
         match request.action {

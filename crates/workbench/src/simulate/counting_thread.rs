@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use super::counters::{Counters, DecidedBatch};
+use super::counters::{ActionCounters, DecidedBatch};
 
 /// The batches that may wait. If there are more, the deciding thread waits.
 const WAITING_MAX: usize = 8;
@@ -14,7 +14,7 @@ pub(super) struct CountingThread {
     batches: SyncSender<DecidedBatch>,
     /// Counted batches, for their memory.
     counted: Receiver<DecidedBatch>,
-    thread: JoinHandle<Counters>,
+    thread: JoinHandle<ActionCounters>,
 }
 
 impl CountingThread {
@@ -22,7 +22,7 @@ impl CountingThread {
         let (batches, waiting) = sync_channel::<DecidedBatch>(WAITING_MAX);
         let (done, counted) = channel();
         let thread = std::thread::spawn(move || {
-            let mut counters = Counters::default();
+            let mut counters = ActionCounters::default();
             for mut batch in waiting {
                 counters.count(&batch);
                 batch.requests.clear();
@@ -43,7 +43,7 @@ impl CountingThread {
     }
 
     /// Returns what was counted.
-    pub(super) fn finish(self) -> Counters {
+    pub(super) fn finish(self) -> ActionCounters {
         drop(self.batches);
         self.thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     }

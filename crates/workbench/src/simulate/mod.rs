@@ -12,7 +12,7 @@ use tollgate::policy::CheckedPolicy;
 use crate::record::LogRecord;
 use crate::tally::endpoint_index::EndpointIndex;
 use crate::tally::to_u32;
-use counters::{DecidedBatch, DecidedRequest, LoggedClient, RuleRefusal};
+use counters::{DecidedBatch, LoggedClient, RuleRefusal, SimulatedDecision};
 use counting_thread::CountingThread;
 use policy_run::PolicyRun;
 pub use report::{
@@ -22,7 +22,7 @@ pub use report::{
 
 /// A policy, and possibly a second one, that decide the requests of a log in virtual time.
 ///
-/// A log has only what was logged. The address is that of the client, so trusted proxies do not apply. Counters are in
+/// A log has only what was logged. The address is that of the client, so trusted proxies do not apply. ActionCounters are in
 /// memory, whatever store the policy names. Requests have no duration, so concurrency limits never refuse.
 ///
 /// ```
@@ -111,7 +111,7 @@ impl Simulation {
             let refuse = |rule| refusals.push(RuleRefusal { request, rule, is_other: true });
             other.decide(record, time_ns, refuse).is_allowed()
         });
-        requests.push(DecidedRequest { time_ns, client: LoggedClient::of(record), endpoint, action, passes_other });
+        requests.push(SimulatedDecision { time_ns, client: LoggedClient::of(record), endpoint, action, passes_other });
         if requests.len() >= BATCH {
             self.batch = self.counting.count(std::mem::take(&mut self.batch));
         }

@@ -8,7 +8,7 @@ use tollgate::Action;
 use tollgate::policy::CompiledRule;
 
 use super::changes::{Changes, ClientChange};
-use super::counters::{ClientRefusals, ClientTally, Counters};
+use super::counters::{ActionCounters, ClientCounters, ClientRefusals};
 use super::policy_run::{PolicyRun, RuleTally};
 use crate::tally::client_index::{ClientIndex, ClientName};
 use crate::tally::endpoint_index::{EndpointIndex, EndpointName};
@@ -215,10 +215,11 @@ pub(super) fn report(
     run: &PolicyRun,
     against: Option<&PolicyRun>,
     endpoints: &EndpointIndex,
-    counters: Counters,
+    counters: ActionCounters,
 ) -> SimulationReport {
-    let Counters { clients, client_tallies, over_time, without_client, refusals, refusals_of_other, changes, .. } =
-        counters;
+    let ActionCounters {
+        clients, client_tallies, over_time, without_client, refusals, refusals_of_other, changes, ..
+    } = counters;
     let refused = |at: &u32| client_tallies[*at as usize].refused;
     let mut hurt: Vec<u32> = (0..to_u32(client_tallies.len())).filter(|at| refused(at) > 0).collect();
     hurt.sort_by_key(|at| (Reverse(refused(at)), *at));
@@ -248,7 +249,7 @@ pub(super) fn report(
     }
 }
 
-fn hurt_client(client: ClientName, tally: &ClientTally, rules: Vec<(String, u64)>) -> HurtClient {
+fn hurt_client(client: ClientName, tally: &ClientCounters, rules: Vec<(String, u64)>) -> HurtClient {
     HurtClient {
         client,
         requests: tally.requests,

@@ -13,7 +13,7 @@ use super::error::ClientError;
 use super::limit_kind::nanos;
 use super::overload::RecentRequests;
 use super::pace::{AnswerKind, Departure, Pace};
-use super::random::Random;
+use super::random::JitterSource;
 use super::retry::RetryBudget;
 use super::server_hint::ServerHint;
 
@@ -40,7 +40,7 @@ struct State {
     pace: Pace,
     recent: RecentRequests,
     budget: RetryBudget,
-    random: Random,
+    random: JitterSource,
     /// In the order of their tickets.
     queue: VecDeque<WaitingRequest>,
     next_ticket: u64,
@@ -57,10 +57,10 @@ impl Destination {
     pub(super) fn new(epoch: Instant, bounds: QueueBounds) -> Destination {
         let ceiling_ns = nanos(bounds.ceiling);
         let state = State {
-            pace: Pace::new(ceiling_ns, Random::new()),
+            pace: Pace::new(ceiling_ns, JitterSource::new()),
             recent: RecentRequests::default(),
             budget: RetryBudget::new(),
-            random: Random::new(),
+            random: JitterSource::new(),
             queue: VecDeque::new(),
             next_ticket: 0,
             used_ns: nanos(epoch.elapsed()),
@@ -101,7 +101,7 @@ impl Destination {
     }
 
     /// Takes a retry from the budget, and calls `wait` for the time before it; `None` if the budget is spent.
-    pub(super) fn retry(&self, wait: impl FnOnce(&mut Random) -> Duration) -> Option<Duration> {
+    pub(super) fn retry(&self, wait: impl FnOnce(&mut JitterSource) -> Duration) -> Option<Duration> {
         let mut state = self.state();
         if !state.budget.withdraw() {
             return None;

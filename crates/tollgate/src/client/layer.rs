@@ -23,7 +23,7 @@ use crate::limiter::AsyncLimiter;
 /// ```
 #[derive(Clone)]
 pub struct ClientLayer<C = EmptyBodies> {
-    options: Arc<Options>,
+    options: Arc<ClientOptions>,
     bodies: C,
 }
 
@@ -60,7 +60,7 @@ type CostOf = dyn Fn(&Parts) -> u64 + Send + Sync;
 type MayRetry = dyn Fn(&Parts) -> bool + Send + Sync;
 
 #[derive(Clone)]
-pub(super) struct Options {
+pub(super) struct ClientOptions {
     pub(super) bounds: QueueBounds,
     pub(super) max_keys: usize,
     pub(super) retries: u32,
@@ -77,7 +77,7 @@ impl Default for ClientLayer {
     fn default() -> ClientLayer {
         let second = Duration::from_secs(1);
         let bounds = QueueBounds { max_waiting: 1_000, max_wait: 30 * second, ceiling: 60 * second };
-        let options = Options {
+        let options = ClientOptions {
             bounds,
             max_keys: 10_000,
             retries: 3,
@@ -226,8 +226,8 @@ impl<C> ClientLayer<C> {
         ClientLayer { options: self.options, bodies: CloneBodyWith(clone) }
     }
 
-    fn with(self, change: impl FnOnce(&mut Options)) -> ClientLayer<C> {
-        let mut options = Options::clone(&self.options);
+    fn with(self, change: impl FnOnce(&mut ClientOptions)) -> ClientLayer<C> {
+        let mut options = ClientOptions::clone(&self.options);
         change(&mut options);
         // Other bounds need other destinations.
         options.destinations = Arc::default();
@@ -235,7 +235,7 @@ impl<C> ClientLayer<C> {
     }
 }
 
-impl Options {
+impl ClientOptions {
     pub(super) fn destinations(&self) -> &Destinations {
         self.destinations.get_or_init(|| Destinations::new(self.bounds, self.max_keys))
     }

@@ -4,7 +4,7 @@
 //! with the probability `(sent - 2 * accepted) / (sent + 1)`. A server that refuses less than half of its requests gets
 //! all.
 
-use super::random::Random;
+use super::random::JitterSource;
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -27,7 +27,7 @@ pub(super) struct RecentRequests {
 
 impl RecentRequests {
     /// Decides whether a request is dropped.
-    pub(super) fn drops(&mut self, now_ns: u64, random: &mut Random) -> bool {
+    pub(super) fn drops(&mut self, now_ns: u64, random: &mut JitterSource) -> bool {
         self.forget(now_ns);
         let too_many = self.sent.saturating_sub(self.accepted * RATIO + TOLERATED);
         // A dropped request counts as sent, so that more are dropped while the program sends more.
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     fn dropped_of_1000(recent: &RecentRequests, now_ns: u64) -> usize {
-        let mut random = Random::seeded(5);
+        let mut random = JitterSource::seeded(5);
         (0..1_000).filter(|_| recent.clone().drops(now_ns, &mut random)).count()
     }
 

@@ -10,7 +10,7 @@
 
 use super::adaptive_rate::AdaptiveRate;
 use super::limit_kind::{LastState, LimitKind, nanos};
-use super::random::Random;
+use super::random::JitterSource;
 use super::server_hint::{LimitHint, ServerHint};
 use super::share::Share;
 
@@ -63,7 +63,7 @@ struct Pause {
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     ceiling_ns: u64,
-    random: Random,
+    random: JitterSource,
     /// The number of requests that have left.
     departed: u64,
     /// When the last one left by the schedule. After idle time it is less than the time at which it really left.
@@ -89,7 +89,7 @@ struct Spacing {
 }
 
 impl Pace {
-    pub(super) fn new(ceiling_ns: u64, random: Random) -> Pace {
+    pub(super) fn new(ceiling_ns: u64, random: JitterSource) -> Pace {
         Pace {
             ceiling_ns,
             random,
@@ -297,7 +297,7 @@ mod tests {
     const CEILING_NS: u64 = 60 * S_NS;
 
     fn pace() -> Pace {
-        Pace::new(CEILING_NS, Random::seeded(1))
+        Pace::new(CEILING_NS, JitterSource::seeded(1))
     }
 
     fn bucket(remaining: u64) -> ServerHint {

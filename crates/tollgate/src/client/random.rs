@@ -1,21 +1,21 @@
-//! Random numbers for jitter. They need to differ between clients, and need not be unpredictable.
+//! JitterSource numbers for jitter. They need to differ between clients, and need not be unpredictable.
 
 use std::hash::{BuildHasher, RandomState};
 
 /// A generator with 64 bits of state (SplitMix64).
 #[derive(Clone, Debug)]
-pub(super) struct Random {
+pub(super) struct JitterSource {
     state: u64,
 }
 
-impl Random {
+impl JitterSource {
     /// Creates a generator with a seed of the system.
-    pub(super) fn new() -> Random {
-        Random::seeded(RandomState::new().hash_one(0_u8))
+    pub(super) fn new() -> JitterSource {
+        JitterSource::seeded(RandomState::new().hash_one(0_u8))
     }
 
-    pub(super) fn seeded(seed: u64) -> Random {
-        Random { state: seed }
+    pub(super) fn seeded(seed: u64) -> JitterSource {
+        JitterSource { state: seed }
     }
 
     /// Returns a number from 0 to `max`.
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn numbers_are_even_over_the_whole_range() {
-        let mut random = Random::seeded(7);
+        let mut random = JitterSource::seeded(7);
         let mut counts = [0; 10];
         (0..100_000).for_each(|_| counts[random.up_to(9) as usize] += 1);
         assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");

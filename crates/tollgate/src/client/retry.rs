@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method, Response, StatusCode};
 
 use super::pace::AnswerKind;
-use super::random::Random;
+use super::random::JitterSource;
 
 /// A retry costs as much as ten first attempts earn: retries are at most a tenth of the requests.
 const RETRY_COST: u32 = 10;
@@ -42,7 +42,7 @@ impl RetryBudget {
 
 /// Returns a random wait before a retry: up to `base * 2^attempt`, at most `longest`. All of it is random, so that
 /// clients that failed together do not return together.
-pub(super) fn backoff(attempt: u32, base: Duration, longest: Duration, random: &mut Random) -> Duration {
+pub(super) fn backoff(attempt: u32, base: Duration, longest: Duration, random: &mut JitterSource) -> Duration {
     let most = base.saturating_mul(2_u32.saturating_pow(attempt)).min(longest);
     Duration::from_nanos(random.up_to(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)))
 }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn backoff_is_random_from_zero_to_a_bound_that_doubles() {
-        let mut random = Random::seeded(3);
+        let mut random = JitterSource::seeded(3);
         let (base, longest) = (Duration::from_millis(100), Duration::from_secs(1));
         for (attempt, most_ms) in [(0, 100), (1, 200), (3, 800), (4, 1_000), (40, 1_000)] {
             let waits: Vec<_> = (0..1_000).map(|_| backoff(attempt, base, longest, &mut random)).collect();

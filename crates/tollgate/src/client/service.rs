@@ -16,7 +16,7 @@ use tower_service::Service;
 use super::charge::ClientCharge;
 use super::destination::Destination;
 use super::error::ClientError;
-use super::layer::{CloneBody, Options};
+use super::layer::{ClientOptions, CloneBody};
 use super::pace::{AnswerKind, Departure};
 use super::retry::{answer_of, backoff, is_idempotent, is_transient};
 use super::server_hint::ServerHint;
@@ -29,7 +29,7 @@ use crate::tower::{BoxError, HeaderLines, policy_request};
 #[derive(Clone)]
 pub struct PacedClient<Inner, C = super::EmptyBodies> {
     pub(super) inner: Inner,
-    pub(super) options: Arc<Options>,
+    pub(super) options: Arc<ClientOptions>,
     pub(super) bodies: C,
 }
 
@@ -63,7 +63,7 @@ where
 
 /// Sends a request, and again if it may succeed later.
 async fn send<Inner, C, In, Out>(
-    options: Arc<Options>,
+    options: Arc<ClientOptions>,
     bodies: C,
     mut inner: Inner,
     request: Request<In>,
@@ -108,7 +108,7 @@ where
 
 /// Waits for the client's own limiter, and then for the turn of this request at its destination.
 async fn turn(
-    options: &Options,
+    options: &ClientOptions,
     destination: &Arc<Destination>,
     head: &Request<()>,
     key: &str,
@@ -166,7 +166,7 @@ fn may_succeed_later<Out>(answer: AnswerKind, outcome: &Result<Response<Out>, Bo
     }
 }
 
-impl Options {
+impl ClientOptions {
     /// The key of a request: by the application's function, else the host and port.
     fn key_of<'a>(&self, parts: &'a Parts) -> Cow<'a, str> {
         if let Some(key) = &self.key {

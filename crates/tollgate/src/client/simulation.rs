@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tollgate_policy::Request;
 
 use super::pace::{AnswerKind, Departure, Pace};
-use super::random::Random;
+use super::random::JitterSource;
 use super::server_hint::ServerHint;
 use crate::limiter::Limiter;
 use crate::{AlgorithmKind, ManualClock, rule};
@@ -51,7 +51,7 @@ impl Simulation {
         let limit = rule("shared").per("user").limit(self.limit).algorithm(self.algorithm);
         let server = Limiter::builder().rule(limit).build_with_clock(clock.clone()).unwrap();
         let mut paces: Vec<_> = (0..self.clients)
-            .map(|at| Pace::new(CEILING_NS, Random::seeded(self.seed * 1_000_003 + at as u64)))
+            .map(|at| Pace::new(CEILING_NS, JitterSource::seeded(self.seed * 1_000_003 + at as u64)))
             .collect();
         let names: Vec<_> =
             (0..self.clients).map(|at| if self.own_keys { at.to_string() } else { "all".into() }).collect();
@@ -60,7 +60,7 @@ impl Simulation {
             (0..self.clients).map(|at| Reverse((at as u64 * 100_000, at, Event::MayDepart))).collect();
         let end_ns = self.seconds * S_NS;
         let warm_ns = end_ns / 5;
-        let mut random = Random::seeded(self.seed);
+        let mut random = JitterSource::seeded(self.seed);
         let mut report =
             Report { by_client: vec![0; self.clients], measured_ns: end_ns - warm_ns, ..Report::default() };
         while let Some(Reverse((now_ns, at, event))) = events.pop() {

@@ -20,8 +20,8 @@ pub fn parse_lines(format: LogFormat, block: &[u8]) {
     let mut joined = apart.iter_mut().flat_map(|parsed| std::mem::take(&mut parsed.records)).collect::<Vec<_>>();
     joined.sort_by_key(|(time_ns, _)| *time_ns);
     assert_eq!(together.records, joined);
-    assert_eq!(together.lines, apart.iter().map(|parsed| parsed.lines).sum());
-    assert_eq!(together.unreadable, apart.iter().map(|parsed| parsed.unreadable).sum());
+    assert_eq!(together.lines, apart.iter().map(|parsed| parsed.lines).sum::<u64>());
+    assert_eq!(together.unreadable, apart.iter().map(|parsed| parsed.unreadable).sum::<u64>());
     assert_eq!(together.lines, together.unreadable + together.records.len() as u64);
 }
 

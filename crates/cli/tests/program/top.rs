@@ -16,6 +16,46 @@ rules:
   - { name: total, limit: 1000/h }
 ";
 
+const SCREEN: &str = "\
+tollgate VERSION  URL  live
+0 decisions/s   0 % refused   latency not measured yet
+store ok: Counters are in this process: .. of 1,000,000 keys are in use.
+policy loaded at ..
+ allowed/s, at most .. in this minute ───────────── refused/s, at most .. in this minute ─────────────
+
+
+
+▸ rules (3) ────────────────────────────────────────────────────────────────────────────────────────
+rule                        limit                        allowed/s   refused/s    refused   headroom
+per-ip                      2/h burst 2                          0           0          3          -
+next                        1/h burst 1 (shadow)                 0           0          4          -
+total                       1000/h burst 1000                    0           0          0          -
+
+
+
+
+
+
+  clients with the most refused requests ───────────────────────────────────────────────────────────
+client                        rule                           refused/min ↓                 last seen
+203.0.113.9                   next                                       ..  ..
+203.0.113.9                   per-ip                                     ..  ..
+q quit  p pause  Tab table  s sort  r reverse  / filter  ? help";
+
+const HELP: &str = "\
+┌keys──────────────────────────────────────────────────┐
+│   q, Esc  quit                                       │
+│ p, space  pause and continue                         │
+│      Tab  change between rules and clients           │
+│        s  sort by the next column                    │
+│        r  reverse the order                          │
+│        /  filter by name; Enter keeps it, Esc ends it│
+│      ↑ ↓  scroll                                     │
+│        ?  help                                       │
+│      (7)  what shadow rules would refuse             │
+│           any key closes this help                   │
+└──────────────────────────────────────────────────────┘";
+
 /// Far longer than a status takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -90,6 +130,23 @@ fn rule_names(screen: &[String]) -> Vec<&str> {
     rows.take_while(|line| !line.trim().is_empty()).filter_map(|line| line.split_whitespace().next()).collect()
 }
 
+/// The screen with `..` for what differs between runs: the address, times, estimates, and rates of a part of a minute.
+fn snapshot(screen: &[String], url: &str) -> String {
+    let is_bar = |letter: char| ('\u{2581}'..='\u{2588}').contains(&letter);
+    let line = |line: &String| {
+        let line = line.replace(url, "URL").replace(env!("CARGO_PKG_VERSION"), "VERSION").replace(is_bar, " ");
+        let is_client = line.starts_with("203.");
+        let words = line.split(' ').scan("", |before, word| {
+            let is_number = word.parse::<u64>().is_ok();
+            let differs = word.ends_with('Z') || (is_number && (is_client || ["most", "process:"].contains(before)));
+            *before = word;
+            Some(if differs { ".." } else { word })
+        });
+        words.collect::<Vec<_>>().join(" ").trim_end().to_owned()
+    };
+    screen.iter().map(line).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+}
+
 #[test]
 fn top_shows_a_service_and_obeys_keys() {
     let (service, _policy) = serve("top");
@@ -100,10 +157,14 @@ fn top_shows_a_service_and_obeys_keys() {
 
     // Refusals of the last second, and then none any more: the rows no longer change.
     let is_settled = |screen: &[String]| {
+        if !screen[1].starts_with("0 decisions/s   0 % refused   latency not measured") {
+            return false;
+        }
         let mut rows = screen.iter().map(|line| line.split_whitespace().collect::<Vec<_>>());
         rows.any(|row| row.starts_with(&["per-ip", "2/h", "burst", "2", "0", "0", "3"]))
     };
     let screen = terminal.wait_for("three refusals", is_settled);
+    assert_eq!(snapshot(&screen, &url), SCREEN, "{}", screen.join("\n"));
     assert!(screen[0].ends_with(&format!("  {url}  live")), "{screen:#?}");
     assert!(screen[2].starts_with("store ok: Counters are in this process: "), "{screen:#?}");
     assert_eq!(rule_names(&screen), ["per-ip", "next", "total"], "{screen:#?}");
@@ -123,7 +184,9 @@ fn top_shows_a_service_and_obeys_keys() {
     terminal.press("p");
     terminal.wait_for("a pause", |screen| screen[0].ends_with("  paused"));
     terminal.press("?");
-    terminal.wait_for("help", |screen| screen.iter().any(|line| line.contains("pause and continue")));
+    let help = terminal.wait_for("help", |screen| screen.iter().any(|line| line.contains("pause and continue")));
+    let dialog = help[6..18].iter().map(|line| line.chars().skip(22).take(56).collect::<String>());
+    assert_eq!(dialog.collect::<Vec<_>>().join("\n"), HELP, "{}", help.join("\n"));
     terminal.press("x");
     terminal.press("p");
     terminal.wait_for("the live view", |screen| screen[0].ends_with("  live"));

@@ -31,9 +31,9 @@ function showRefused(history) {
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   const { allowed, refused } = history.all();
   const [passed, stopped] = [sum(allowed), sum(refused)];
-  setText(byId("refused"), percent(stopped, passed + stopped));
+  setText(byId("refused"), allowed.length === 0 ? "–" : percent(stopped, passed + stopped));
   const since = allowed.length === HISTORY_LENGTH ? "minute" : plural(allowed.length, "second");
-  setText(byId("refused-note"), allowed.length === 0 ? "No decisions yet" : `of the decisions in the last ${since}`);
+  setText(byId("refused-note"), allowed.length === 0 ? "Not measured yet" : `of the decisions in the last ${since}`);
 }
 
 function showLatency({ decisions, p50_at_most_ns, p99_at_most_ns }) {

@@ -69,14 +69,15 @@ impl Destination {
     }
 
     /// Waits until a request may leave, first in, first out, at most until `deadline`. Dropping the future leaves the
-    /// queue. If the wait would end after the deadline, it fails at once.
-    pub(super) fn depart(self: &Arc<Destination>, deadline: Instant) -> Turn {
-        Turn { destination: Arc::clone(self), deadline_ns: self.at(deadline), ticket: None, sleep: None }
+    /// queue. If the wait would end after the deadline, it fails at once. `now` is the time, if the caller has just read it.
+    pub(super) fn depart(self: &Arc<Destination>, deadline: Instant, now: Option<Instant>) -> Turn {
+        let known_ns = now.map(|now| self.at(now));
+        Turn { destination: Arc::clone(self), deadline_ns: self.at(deadline), known_ns, ticket: None, sleep: None }
     }
 
     /// Decides whether a first attempt is dropped, because the server refuses most requests.
-    pub(super) fn admit(&self) -> Result<(), ClientError> {
-        let now_ns = self.now_ns();
+    pub(super) fn admit(&self, now: Instant) -> Result<(), ClientError> {
+        let now_ns = self.at(now);
         let mut state = self.state();
         state.budget.deposit();
         let State { recent, random, .. } = &mut *state;
@@ -133,6 +134,8 @@ impl Destination {
 pub(super) struct Turn {
     destination: Arc<Destination>,
     deadline_ns: u64,
+    /// The time at the first poll, if it is known.
+    known_ns: Option<u64>,
     /// Set while it is in the queue.
     ticket: Option<u64>,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -169,7 +172,8 @@ enum Progress {
 impl Turn {
     /// Departs if it is the first and the time has come; else joins the queue, or fails.
     fn advance(&mut self, waker: &Waker) -> Result<Progress, ClientError> {
-        let (bounds, now_ns) = (self.destination.bounds, self.destination.now_ns());
+        let bounds = self.destination.bounds;
+        let now_ns = self.known_ns.take().unwrap_or_else(|| self.destination.now_ns());
         let destination = Arc::clone(&self.destination);
         let mut state = destination.state();
         let position = match self.ticket {

@@ -91,6 +91,11 @@ impl ServerHint {
     /// Reads the fields of a response. `now` is used for dates if the response has no `Date`.
     #[must_use]
     pub fn from_headers(headers: &HeaderMap, now: SystemTime) -> ServerHint {
+        ServerHint::from_headers_at(headers, || now)
+    }
+
+    /// Reads the fields of a response. Few of them need the time, and reading a clock takes as long as the fields.
+    pub(super) fn from_headers_at(headers: &HeaderMap, now: impl Fn() -> SystemTime) -> ServerHint {
         let clock = ServerClock { headers, now };
         let retry_after = longest(headers, &header::RETRY_AFTER, |value| clock.retry_after(value));
         let mut limits = structured(headers);
@@ -146,7 +151,7 @@ fn add_policy(item: &ListItem<'_>, limits: &mut [LimitHint]) {
 fn older(
     headers: &HeaderMap,
     [limit, remaining, reset]: &[HeaderName; 3],
-    clock: &ServerClock<'_>,
+    clock: &ServerClock<'_, impl Fn() -> SystemTime>,
 ) -> Option<LimitHint> {
     let numbers = |name| lines(headers, name).filter_map(leading_number);
     let remaining = numbers(remaining).min()?.min(MAX_COUNT);
@@ -156,16 +161,16 @@ fn older(
 }
 
 /// The clock of the server, by which its dates count.
-struct ServerClock<'a> {
+struct ServerClock<'a, Now> {
     headers: &'a HeaderMap,
-    now: SystemTime,
+    now: Now,
 }
 
-impl ServerClock<'_> {
+impl<Now: Fn() -> SystemTime> ServerClock<'_, Now> {
     /// The server's time when it sent the response. If this clock and ours differ, a date from the same server is only
     /// right by its own.
     fn now(&self) -> SystemTime {
-        self.headers.get(header::DATE).and_then(date).unwrap_or(self.now)
+        self.headers.get(header::DATE).and_then(date).unwrap_or_else(&self.now)
     }
 
     fn retry_after(&self, value: &HeaderValue) -> Option<Duration> {

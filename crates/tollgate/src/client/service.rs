@@ -76,8 +76,9 @@ where
     let (parts, mut body) = request.into_parts();
     let key = options.key_of(&parts).into_owned();
     let destination = options.destinations().get(&key);
-    destination.admit()?;
-    let deadline = Instant::now() + options.bounds.max_wait;
+    let began = Instant::now();
+    destination.admit(began)?;
+    let deadline = began + options.bounds.max_wait;
     let cost = options.cost.as_ref().map_or(1, |cost| cost(&parts));
     let retries = if options.may_retry(&parts) { options.retries } else { 0 };
     let mut head = Request::from_parts(parts, ());
@@ -85,7 +86,9 @@ where
     for attempt in 0.. {
         let next_body = if attempt < retries { bodies.clone_body(&body) } else { None };
         let next = next_body.map(|body| (head.clone(), body));
-        let (departure, permit) = match turn(&options, &destination, &head, &key, cost, deadline).await {
+        // Reading the clock is a part of the layer's cost: the first attempt takes the time that was read.
+        let now = (attempt == 0 && options.limiter.is_none()).then_some(began);
+        let (departure, permit) = match turn(&options, &destination, &head, &key, cost, deadline, now).await {
             Ok(turn) => turn,
             Err(error) => return previous.unwrap_or_else(|| Err(error.into())),
         };
@@ -114,6 +117,7 @@ async fn turn(
     key: &str,
     cost: u64,
     deadline: Instant,
+    now: Option<Instant>,
 ) -> Result<(Departure, Option<crate::Permit>), ClientError> {
     let permit = match &options.limiter {
         None => None,
@@ -130,7 +134,7 @@ async fn turn(
             )
         }
     };
-    let departure = destination.depart(deadline).await?;
+    let departure = destination.depart(deadline, now).await?;
     Ok((departure, permit.map(DelayedPermit::keep)))
 }
 
@@ -152,7 +156,7 @@ fn observe<Out>(
     outcome: &Result<Response<Out>, BoxError>,
 ) -> AnswerKind {
     let (answer, hint) = match outcome {
-        Ok(response) => (answer_of(response), ServerHint::from_headers(response.headers(), SystemTime::now())),
+        Ok(response) => (answer_of(response), ServerHint::from_headers_at(response.headers(), SystemTime::now)),
         Err(_) => (AnswerKind::Failed, ServerHint::default()),
     };
     destination.observe(departure, answer, &hint);

@@ -194,6 +194,20 @@ fn alb_lines_are_read() {
     assert_eq!(only_record(LogFormat::Alb, malformed).status, Some(400));
 }
 
+/// A letter after a closing quote, even one of several bytes, does not begin the next word.
+#[test]
+fn alb_word_that_follows_a_quote_without_a_space_is_unreadable() {
+    let line = |user_agent: &str| {
+        let request = "GET http://www.example.com:80/ HTTP/1.1";
+        format!(
+            "http 2026-11-16T09:30:00Z app/web/50dc 203.0.113.9:2817 - -1 -1 -1 200 - 0 337 \"{request}\"{user_agent}"
+        )
+    };
+    let (records, summary) = read_as(LogFormat::Alb, &(line(" \"curl\"\n") + &line("\u{2ab}curl\n")));
+    assert_eq!((records.len(), summary.unreadable), (1, 1));
+    assert_eq!(records[0].fields, fields(&[("user-agent", "curl")]));
+}
+
 #[test]
 fn csv_is_read_with_other_columns_as_fields() {
     let expected = OwnedRecord {

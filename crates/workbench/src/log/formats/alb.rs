@@ -45,7 +45,7 @@ impl LineParser for AlbParser {
         let mut at = 0;
         let mut count = 0;
         while at < line.len() && count <= column::ARRIVAL {
-            let (from, to, next) = next_word(line, at).ok_or("a quoted field has no closing quote")?;
+            let (from, to, next) = next_word(line, at).ok_or("a quoted field does not end with a quote and a space")?;
             let text = &mut line[from..to];
             match count {
                 column::TYPE if !matches!(&*text, b"http" | b"https" | b"h2" | b"grpcs" | b"ws" | b"wss") => {
@@ -76,7 +76,9 @@ impl LineParser for AlbParser {
 fn next_word(line: &[u8], at: usize) -> Option<(usize, usize, usize)> {
     if line[at] == b'"' {
         let end = quoted_end(line, at + 1)?;
-        return Some((at + 1, end, end + 2));
+        // The next word would begin within a character, if the closing quote were not followed by a space.
+        let is_closed = matches!(line.get(end + 1), None | Some(b' '));
+        return is_closed.then_some((at + 1, end, end + 2));
     }
     let end = memchr(b' ', &line[at..]).map_or(line.len(), |length| at + length);
     Some((at, end, end + 1))

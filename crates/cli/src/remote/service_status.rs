@@ -59,6 +59,7 @@ pub(crate) struct RefusedClientStatus {
 
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct PolicyStatus {
+    pub(crate) fingerprint: String,
     pub(crate) loaded_at: String,
     pub(crate) last_reload: Option<LastReload>,
 }

@@ -48,19 +48,23 @@ pub(super) fn start(connection: ServiceConnection, events: Sender<FeedEvent>) {
     });
 }
 
-/// Reads the stream until it ends.
+/// Reads the stream until it ends. The limits are read again after each change of the policy.
 fn read(connection: &ServiceConnection, events: &Sender<FeedEvent>) -> io::Result<()> {
-    if let Ok(rules) = connection.json(HttpCall::get("/api/rules")) {
-        // The receiver is gone when the program ends.
-        let _ = events.send(FeedEvent::Limits(limits(&rules)));
-    }
-    let mut name = String::new();
+    let (mut name, mut fingerprint) = (String::new(), String::new());
     connection.lines("/api/live", |line| {
         if let Some(event) = line.strip_prefix("event: ") {
             event.clone_into(&mut name);
         }
-        let Some(data) = line.strip_prefix("data: ") else { return true };
-        parsed(&name, data).is_none_or(|event| events.send(event).is_ok())
+        let Some(event) = line.strip_prefix("data: ").and_then(|data| parsed(&name, data)) else { return true };
+        if let FeedEvent::Status(status) = &event
+            && status.policy.fingerprint != fingerprint
+            && let Ok(rules) = connection.json(HttpCall::get("/api/rules"))
+        {
+            status.policy.fingerprint.clone_into(&mut fingerprint);
+            // The receiver is gone when the program ends.
+            let _ = events.send(FeedEvent::Limits(limits(&rules)));
+        }
+        events.send(event).is_ok()
     })
 }
 

@@ -244,7 +244,7 @@ mod tests {
                 client("aa:1", "per-ip", 40, "2026-01-01T00:00:09.000Z"),
                 client("bb\u{1b}[2J", "login", 9000, "2026-01-01T00:00:08.000Z"),
             ],
-            "policy": { "loaded_at": "2026-01-01T00:00:00.000Z", "last_reload": null },
+            "policy": { "fingerprint": "f", "loaded_at": "2026-01-01T00:00:00.000Z", "last_reload": null },
         });
         let mut state = TopState::new("http://127.0.0.1:9099".to_owned());
         state.apply(FeedEvent::Status(Box::new(serde_json::from_value(status).unwrap())));

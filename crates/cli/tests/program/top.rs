@@ -149,7 +149,7 @@ fn snapshot(screen: &[String], url: &str) -> String {
 
 #[test]
 fn top_shows_a_service_and_obeys_keys() {
-    let (service, _policy) = serve("top");
+    let (service, policy) = serve("top");
     let url = format!("http://{}", service.admin);
     let terminal = Terminal::start(&format!("{} top --admin {url}", env!("CARGO_BIN_EXE_tollgate")));
     terminal.wait_for("limits", |screen| screen.iter().any(|line| line.contains("1000/h")));
@@ -190,6 +190,10 @@ fn top_shows_a_service_and_obeys_keys() {
     terminal.press("x");
     terminal.press("p");
     terminal.wait_for("the live view", |screen| screen[0].ends_with("  live"));
+
+    policy.write("policy.yaml", &POLICY.replace("1000/h", "3000/h"));
+    service.signal("HUP");
+    terminal.wait_for("the changed limit", |screen| screen.iter().any(|line| line.contains("3000/h")));
 
     service.signal("KILL");
     terminal.wait_for("a lost connection", |screen| screen[0].ends_with("  connection lost, trying again"));

@@ -237,14 +237,14 @@ fn promise_states_all_regions_unless_one_is_set() {
     assert_eq!([&all[0], &all[1]].map(|promise| promise.consistency), [Some(Consistency::Regional), None]);
     let us = promises(&policy(Some("us")));
     assert_eq!(names(&us[0]), ["us"]);
-    // In the memory store nothing is lent or borrowed.
+    // The counters are in memory, so a restart loses them.
     let expected = "a: for each user
   1000/min burst 1000, token-bucket
     at most 2,000 requests in any minute, 1,016 in any second
     1,000 at once, and 1,000 more as the bucket refills; sliding-window-log admits 1,000 in any minute
-    a refusal lasts at most 200ms, at a cost of 1
+    a refusal lasts at most 4s, at a cost of 1
     regional: these bounds are for all regions together; a failover of the global server or a step of its clock admits at most 159 more
-    us: burst 300 and 30% of the rate, with loans up to 30%; at least 30%, also for a key that is new to the region
+    us: burst 300 and 30% of the rate, with loans up to 96.5%; at least 1.5%, also for a key that is new to the region; a restart of its instance admits at most 395 more, and until the global server has answered, the region enforces its share alone
   regions lend rates for epochs of 10s; without the global server, each enforces at most its share";
     assert_eq!(us[0].to_string(), expected);
     assert!(us[1].to_string().ends_with("\n  each region enforces this by itself: the figures are for one region"));

@@ -80,6 +80,16 @@ pub(crate) struct RefillSchedule {
     pub(crate) least: u32,
 }
 
+#[cfg(test)]
+impl RefillSchedule {
+    /// Returns the rate at a time, in thousandths.
+    pub(crate) fn rate_at(&self, at: Instant) -> u32 {
+        let at_us = at.saturating_duration_since(self.base).as_micros() as i64;
+        let current = self.spans.iter().find(|span| (span.from_us..span.until_us).contains(&at_us));
+        current.map_or(0, |span| span.rate)
+    }
+}
+
 /// A span of time, in microseconds after the base, or before it if negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RefillSpan {

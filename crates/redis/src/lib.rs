@@ -9,12 +9,14 @@
 //
 // The admin operations are in `admin`: `overrides` shares overrides and resets between instances, and `fingerprint`
 // checks that all instances hash secret values under the same key. `regions` divides limits among regions: it refills
-// their keys at the rate that this region enforces, and exchanges reports with the other regions.
+// their keys at the rate that this region enforces, and exchanges reports with the other regions. `region_in_memory` is
+// the store of a region whose counters are in this process.
 
 mod admin;
 mod call;
 mod fingerprint;
 mod overrides;
+mod region_in_memory;
 mod regions;
 mod resp_value;
 mod script;
@@ -24,6 +26,7 @@ mod store;
 mod transport;
 mod wire;
 
+pub use region_in_memory::RegionalMemoryStore;
 pub use regions::{MissingShare, RegionDivision, RegionSettings, RegionStatus};
 pub use store::{BreakerSettings, BreakerState, CallDurations, RedisStore, RedisStoreSettings, StoreEvent, StoreStats};
 pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use tollgate::clock::Clock;
 use tollgate::policy::CheckedPolicy;
 use tollgate::policy::model::StoreSettings;
-use tollgate::redis::StoreEvent;
-use tollgate::redis::redis_store;
-use tollgate::store::memory_store;
-use tollgate::{AsyncLimiter, Limiter, LimiterError};
+use tollgate::redis::{RedisStore, RegionStatus, RegionalMemoryStore, StoreEvent, redis_store, regional_memory_store};
+use tollgate::store::{Stats, memory_store};
+use tollgate::{AsyncLimiter, Limiter, LimiterError, MemoryStore};
 
 use crate::snapshot::{self, OpenedSnapshot, SnapshotError};
 
@@ -22,7 +21,7 @@ pub(crate) struct OpenStore {
 /// Called when servers of a shared store fail and recover.
 pub(crate) type StoreEventCallback = Box<dyn Fn(StoreEvent) + Send + Sync>;
 
-/// Opens the store that a policy configures. A shared store must be opened within a Tokio runtime.
+/// Opens the store that a policy configures. A shared store, and one with regions, must be opened within a Tokio runtime.
 pub(crate) fn open(
     policy: &CheckedPolicy,
     clock: &Arc<dyn Clock>,
@@ -38,7 +37,13 @@ pub(crate) fn open(
                     (store, Some(opened))
                 }
             };
-            let limiter = Limiter::with_memory(policy, store)?.into();
+            let limiter = match policy.regions.as_ref().filter(|regions| regions.own.is_some()) {
+                None => Limiter::with_memory(policy, store)?.into(),
+                Some(regions) => {
+                    let store = regional_memory_store(store, settings, regions, on_event);
+                    AsyncLimiter::with_store(policy, store.map_err(LimiterError::Connect)?)?
+                }
+            };
             Ok(OpenStore { limiter, opened })
         }
         StoreSettings::Redis(settings) => {
@@ -46,6 +51,23 @@ pub(crate) fn open(
             Ok(OpenStore { limiter: AsyncLimiter::with_store(policy, store)?, opened: None })
         }
     }
+}
+
+/// Returns the memory store, if counters are in this process. Limits that regions divide are counted beside it.
+pub(crate) fn memory_of(limiter: &AsyncLimiter) -> Option<&MemoryStore> {
+    limiter.memory_store().or_else(|| limiter.store_as().map(RegionalMemoryStore::memory))
+}
+
+/// Returns the statistics of all counters in this process.
+pub(crate) fn memory_stats(limiter: &AsyncLimiter) -> Option<Stats> {
+    let of_region = || limiter.store_as().map(RegionalMemoryStore::stats);
+    limiter.memory_store().map(MemoryStore::stats).or_else(of_region)
+}
+
+/// Returns the state of the synchronisation with other regions; `None` without regions.
+pub(crate) fn region_status(limiter: &AsyncLimiter) -> Option<RegionStatus> {
+    let of_memory = || limiter.store_as().map(RegionalMemoryStore::region_status);
+    limiter.store_as().and_then(RedisStore::region_status).or_else(of_memory)
 }
 
 fn open_error(error: SnapshotError) -> LimiterError {

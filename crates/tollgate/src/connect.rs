@@ -1,4 +1,4 @@
-//! Opens the shared store that a policy configures.
+//! Opens the store that a policy configures, if it needs connections: a shared store, or a region in memory.
 
 use std::error::Error;
 use std::fmt;
@@ -9,11 +9,14 @@ use std::time::Duration;
 use tollgate_policy::CheckedPolicy;
 use tollgate_policy::model::{self, RedisSettings, Secret};
 use tollgate_policy::pem::certificate_problem;
-use tollgate_redis::{Password, RedisOptions, RedisStore, RedisStoreSettings, RegionSettings, StoreEvent, TlsOptions};
+use tollgate_redis::{
+    Password, RedisOptions, RedisStore, RedisStoreSettings, RegionSettings, RegionalMemoryStore, StoreEvent, TlsOptions,
+};
+use tollgate_store::{MemoryStore, RealClock};
 
-use crate::limiter::{AsyncLimiter, LimiterError};
+use crate::limiter::{AsyncLimiter, LimiterError, memory_options, memory_store};
 
-/// Why the shared store of a policy cannot be opened.
+/// Why the store of a policy cannot be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -29,7 +32,8 @@ pub enum ConnectError {
 }
 
 impl AsyncLimiter {
-    /// Creates a limiter for a policy whose counters are on Redis, Valkey or Redis Cluster.
+    /// Creates a limiter for a policy whose counters are on Redis, Valkey or Redis Cluster, or of a region whose counters
+    /// are in this process.
     ///
     /// Call it within a tokio runtime, which runs the connections. It does not wait for them: until a server replies,
     /// each rule applies its `on_failure` mode. `on_event` is called when servers fail and when they recover.
@@ -37,10 +41,34 @@ impl AsyncLimiter {
         policy: &CheckedPolicy,
         on_event: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<AsyncLimiter, LimiterError> {
-        let model::StoreSettings::Redis(settings) = &policy.store else { return Err(LimiterError::OtherStore) };
-        let store = redis_store(settings, policy.regions.as_ref(), on_event).map_err(LimiterError::Connect)?;
-        AsyncLimiter::with_store(policy, store)
+        match (&policy.store, &policy.regions) {
+            (model::StoreSettings::Redis(settings), regions) => {
+                let store = redis_store(settings, regions.as_ref(), on_event).map_err(LimiterError::Connect)?;
+                AsyncLimiter::with_store(policy, store)
+            }
+            (model::StoreSettings::Memory(settings), Some(regions)) if regions.own.is_some() => {
+                let memory = memory_store(settings, RealClock::new())?;
+                let store =
+                    regional_memory_store(memory, settings, regions, on_event).map_err(LimiterError::Connect)?;
+                AsyncLimiter::with_store(policy, store)
+            }
+            (model::StoreSettings::Memory(_), _) => Err(LimiterError::OtherStore),
+        }
     }
+}
+
+/// Opens the store of a region whose counters are in this process, within a tokio runtime, and synchronises it with the
+/// other regions. `memory` counts under the limits that the regions do not divide. It does not wait for connections.
+pub fn regional_memory_store(
+    memory: MemoryStore,
+    settings: &model::MemorySettings,
+    regions: &model::Regions,
+    on_event: impl Fn(StoreEvent) + Send + Sync + 'static,
+) -> Result<RegionalMemoryStore, ConnectError> {
+    let unset = || ConnectError::Settings("the region of this instance is not set".into());
+    let regions = region_settings(regions)?.ok_or_else(unset)?;
+    let store = RegionalMemoryStore::connect(memory, memory_options(settings), regions, seed(), on_event);
+    store.map_err(ConnectError::Settings)
 }
 
 /// Opens the shared store that a policy configures, within a tokio runtime, and synchronises it with the other regions
@@ -107,10 +135,14 @@ fn store_settings(settings: &RedisSettings) -> RedisStoreSettings {
     RedisStoreSettings {
         prefix: settings.prefix.clone(),
         deadline: Duration::from_nanos(settings.deadline_ns),
-        // Different for each instance, so that they do not probe at the same time.
-        seed: RandomState::new().hash_one(()),
+        seed: seed(),
         ..RedisStoreSettings::default()
     }
+}
+
+/// Returns a seed that differs between instances, so that they do not probe at the same time.
+fn seed() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 fn password(secret: &Secret) -> Result<Password, ConnectError> {

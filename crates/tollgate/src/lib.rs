@@ -159,9 +159,9 @@ pub mod store {
     };
 }
 
-/// The shared store on Redis, Valkey and Redis Cluster.
+/// The shared store on Redis, Valkey and Redis Cluster, and regions.
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use crate::connect::{ConnectError, redis_store};
+    pub use crate::connect::{ConnectError, redis_store, regional_memory_store};
     pub use tollgate_redis::*;
 }

@@ -90,7 +90,8 @@ Members of the JSON, which is also printed for an invalid policy:
                          loans), with_loans_thousandths and reserve_thousandths
                          (always left, also for a key that is new to the
                          region); server_failover (what a failover of the
-                         region's server can add); while_store_fails. Without
+                         region's server can add) or restart (the same for one
+                         in memory), the other null; while_store_fails. Without
                          a region, every region is listed
   counter_changes[]      with --against only: texts, each about a counter that
                          starts from zero or is no longer used";

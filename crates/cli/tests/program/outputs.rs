@@ -70,7 +70,7 @@ fn validate_prints_what_regions_divide() {
         "global_failover": 190,
         "regions": [{
             "region": "us", "burst": 180, "share_thousandths": 300, "with_loans_thousandths": 965,
-            "reserve_thousandths": 15, "server_failover": 294, "while_store_fails": null,
+            "reserve_thousandths": 15, "server_failover": 294, "restart": null, "while_store_fails": null,
         }],
     });
     assert_eq!((regional, &fallback["limit"]), (expected, &"45/min burst 45".into()));

@@ -234,3 +234,41 @@ fn service_without_regions_has_no_state_of_regions() {
     assert!(response.body.contains("this service has no regions"), "{response:?}");
     assert!(!request(tollgate.admin, "GET", "/metrics", "").body.contains("tollgate_region_"));
 }
+
+/// Two regions whose counters are in memory; only the global server is on Redis.
+#[test]
+fn regions_in_memory_enforce_their_shares_and_notice_a_second_instance() {
+    let global = RedisServer::start(&[]).unwrap();
+    let directory = Directory::new("region-memory");
+    let policy = format!(
+        "version: 1
+rules:
+  - {{ name: per-ip, key: client_ip, limit: 1000/h, consistency: regional }}
+  - {{ name: all, limit: 900/h }}
+regions: {{ weights: {{ eu: 60, us: 40 }}, sync: 1s, global: {{ nodes: ['{}'] }} }}
+",
+        global.address()
+    );
+    let file = directory.write("policy.yaml", &policy);
+    let serve = |region| Running::serve_with(&["--grpc", "off", "--resp", "off", "--region", region, &file]);
+    let [mut eu, mut us] = ["eu", "us"].map(serve);
+    for (tollgate, region, limit) in [(&mut eu, "eu", 600), (&mut us, "us", 400)] {
+        line_after(tollgate, &format!("region {region} is synchronised with the other regions: "));
+        let answer = check(tollgate);
+        let decided = (&answer["source"], &answer["limit"], &answer["rules"][1]["limit"]);
+        assert_eq!(decided, (&json!("regional"), &json!(limit), &json!(900)), "{answer}");
+        refuses_beyond_the_share(tollgate, limit);
+        // Both clients; the number of other keys is an estimate.
+        assert!(metric(tollgate, "tollgate_keys").parse::<u64>().unwrap() >= 2);
+    }
+    wait_until("the regions exchange reports", || regions(&eu)["reads"].as_u64() > Some(1));
+    assert_eq!(metric(&eu, "tollgate_region_second_instance_reports_total"), "0");
+    let mut second = serve("eu");
+    // The one that reports first in an epoch notices that the other one has reported too.
+    let has_noticed = |tollgate: &Running| metric(tollgate, "tollgate_region_second_instance_reports_total") != "0";
+    wait_until("an instance has noticed the other", || has_noticed(&eu) || has_noticed(&second));
+    let noticing = if has_noticed(&eu) { &mut eu } else { &mut second };
+    let warned = "error: another instance of region eu is running, and each admits the whole share of the region: ";
+    let noticed = line_after(noticing, warned);
+    assert!(noticed.starts_with("with `store: memory` a region must be one instance"), "{noticed}");
+}

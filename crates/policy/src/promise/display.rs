@@ -78,11 +78,17 @@ fn leased(lease: Result<LeaseBound, NotLeased>) -> String {
 
 /// Describes what a region enforces.
 fn enforced(region: &RegionBound) -> String {
-    let failover = region.server_failover.map_or_else(String::new, |more| {
-        format!("; a failover of the region's server admits at most {} more", number(more))
-    });
+    let lost = match (region.server_failover, region.restart) {
+        (Some(more), _) => format!("; a failover of the region's server admits at most {} more", number(more)),
+        (None, Some(more)) => format!(
+            "; a restart of its instance admits at most {} more, and until the global server has answered, the region \
+             enforces its share alone",
+            number(more)
+        ),
+        (None, None) => String::new(),
+    };
     format!(
-        "burst {} and {} of the rate, with loans up to {}; at least {}, also for a key that is new to the region{failover}",
+        "burst {} and {} of the rate, with loans up to {}; at least {}, also for a key that is new to the region{lost}",
         number(region.burst),
         percent(region.share_thousandths),
         percent(region.with_loans_thousandths),

@@ -31,6 +31,8 @@ pub struct RegionBound {
     /// The most that the region can admit of one key in addition, if the server of its counters loses its state: the
     /// burst, and what the region has lent for up to two epochs. `None` if the counters are in the process.
     pub server_failover: Option<u64>,
+    /// As much, if the counters are in the process and it restarts; `None` if they are on a server.
+    pub restart: Option<u64>,
     /// The share that each instance grants while the store of the region fails.
     pub fallback: Option<FallbackShare>,
 }
@@ -38,7 +40,7 @@ pub struct RegionBound {
 /// The part of a limit that its regions can lend or enforce.
 pub(super) struct RegionalPromise<'p> {
     regions: &'p Regions,
-    /// The counters are on a server, which can lose them. In the memory store a region lends and borrows nothing.
+    /// The counters are on a server, which can lose them. Those in memory are lost with the process.
     has_server: bool,
 }
 
@@ -75,23 +77,15 @@ impl<'p> RegionalPromise<'p> {
                 region: name.to_owned(),
                 burst,
                 share_thousandths: share.rate,
-                with_loans_thousandths: if self.has_server {
-                    share.rate + offers - lendable(share)
-                } else {
-                    share.rate
-                },
-                reserve_thousandths: self.least_rate(share),
+                with_loans_thousandths: share.rate + offers - lendable(share),
+                reserve_thousandths: share.reserve(),
                 server_failover: self.has_server.then(|| burst.saturating_add(lent)),
+                restart: (!self.has_server).then(|| burst.saturating_add(lent)),
                 fallback: fallbacks.next(),
             }
         };
         let regions = self.shown().map(region).collect();
         RegionalBound { global_failover: tokens(quota, offers, epoch_ns), regions }
-    }
-
-    /// Returns the rate that a region always has, in thousandths.
-    fn least_rate(&self, share: RegionShare) -> u32 {
-        if self.has_server { share.reserve() } else { share.rate }
     }
 
     /// Returns how long a request of this cost can be refused in a region that has only its reserve, under full debt if
@@ -100,7 +94,7 @@ impl<'p> RegionalPromise<'p> {
         let of_region = |(_, share): (&str, RegionShare)| {
             let own = share.quota(quota).ok().filter(|own| cost <= own.burst())?;
             let debt = if is_owing { own.max_debt() } else { 0 };
-            let reserve = u128::from(quota.amount()) * u128::from(self.least_rate(share));
+            let reserve = u128::from(quota.amount()) * u128::from(share.reserve());
             let missing = (u128::from(cost) + u128::from(debt)) * u128::from(RegionShare::WHOLE);
             let wait_ns = missing.saturating_mul(quota.period_ns().into()).div_ceil(reserve.max(1));
             Some(u64::try_from(wait_ns).unwrap_or(u64::MAX))
@@ -148,12 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn own_region_is_shown_alone_and_has_neither_failovers_nor_loans_in_memory() {
+    fn own_region_is_shown_alone_and_restarts_in_memory_as_servers_fail_over() {
         let regions = Regions { own: Some("us".to_owned()), ..regions() };
         let bound = RegionalPromise::new(&regions, false).bound(&quota("600/min"), Vec::new());
         let [us] = &bound.regions[..] else { panic!("{bound:?}") };
-        assert_eq!((us.region.as_str(), us.server_failover), ("us", None));
-        assert_eq!((us.share_thousandths, us.with_loans_thousandths, us.reserve_thousandths), (300, 300, 300));
+        // 180 at once, and 285 thousandths of 10 tokens a second for 20 seconds.
+        assert_eq!((us.region.as_str(), us.server_failover, us.restart), ("us", None, Some(180 + 57)));
+        assert_eq!((us.share_thousandths, us.with_loans_thousandths, us.reserve_thousandths), (300, 965, 15));
     }
 
     #[test]

@@ -25,6 +25,12 @@ impl RegionFaultPoints {
         has_claim
     }
 
+    /// Returns whether a region whose state was lost enforces its reserve at first: it does.
+    #[inline]
+    pub(super) fn starts_with_reserve(self) -> bool {
+        true
+    }
+
     /// Returns what a region withholds of what it has lent: all of it, until the epoch ends.
     #[inline]
     pub(super) fn withheld(self, balance: i32) -> i32 {
@@ -62,6 +68,10 @@ impl RegionFaultPoints {
 
     pub(super) fn may_have_offered(self, has_claim: bool, is_first_epoch: bool) -> bool {
         has_claim && !(is_first_epoch && self.has(InjectedFault::ForgetOffer))
+    }
+
+    pub(super) fn starts_with_reserve(self) -> bool {
+        !self.has(InjectedFault::FullStart)
     }
 
     pub(super) fn withheld(self, balance: i32) -> i32 {

@@ -1,4 +1,5 @@
-//! The operations of exchange.lua in this process: for simulations, and the reference that the script is tested against.
+//! The operations of exchange.lua in this process: for the hashes of a region in memory, for simulations, and the
+//! reference that the script is tested against.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -114,10 +115,9 @@ impl HashServer {
     /// Runs an operation at a time of the server's clock.
     pub(crate) fn run(&mut self, name: &str, op: HashOp, now_us: u64) -> HashReply {
         let now_ms = now_us / 1_000;
+        // There are only a few: those of the last epochs.
+        self.hashes.retain(|_, hash| hash.until_ms.is_none_or(|until_ms| now_ms < until_ms));
         let hash = self.hashes.entry(name.to_owned()).or_default();
-        if hash.until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
-            *hash = Hash::default();
-        }
         match op {
             HashOp::Put { ttl_ms, fields } => {
                 hash.fields.extend(fields);

@@ -13,7 +13,6 @@ mod demand;
 mod division;
 mod exchange;
 mod fault_points;
-#[cfg(test)]
 mod hash_server;
 mod loans;
 mod messages;
@@ -36,10 +35,7 @@ use crate::call::RefillSchedule;
 use crate::wire::RedisOptions;
 
 pub(crate) use division::Division;
-pub(crate) use exchange::{Exchange, RedisExchange};
-#[cfg(test)]
-pub(crate) use exchange::{ExchangeServer, HashOp, HashReply};
-#[cfg(test)]
+pub(crate) use exchange::{Exchange, ExchangeServer, HashOp, HashReply, RedisExchange};
 pub(crate) use hash_server::HashServer;
 pub(crate) use messages::write_scoped;
 pub(crate) use sync::RegionSync;
@@ -116,6 +112,8 @@ pub struct RegionStatus {
     pub missed_reports: u64,
     /// Epochs of which this instance has read the reports of all regions.
     pub reads: u64,
+    /// Epochs for which another instance has reported for this region, although the region is in memory.
+    pub second_instance_reports: u64,
     /// Calls to the global server that got no reply.
     pub global_failures: u64,
     /// Calls to the hashes on the region's servers that got no reply.
@@ -220,6 +218,11 @@ impl RegionState {
         let name = format!("{scope} {}/{} {}", limit.amount(), limit.period_ns(), limit.burst());
         lock(&self.scopes).insert(name.clone());
         name.into()
+    }
+
+    /// The time to which the spans of schedules refer.
+    pub(crate) fn base(&self) -> Instant {
+        self.base
     }
 
     /// Returns the share that this region enforces; `None` if it may enforce none.

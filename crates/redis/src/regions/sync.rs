@@ -143,7 +143,9 @@ impl RegionSync {
         // Epochs do not go back with the clock, unless it was so far ahead that they would stand still for long.
         let was_ahead = start_ms + MAX_EPOCHS_BACK * length_ms < self.epoch.start_ms;
         if start_ms > self.epoch.start_ms || was_ahead {
-            let lost = self.forgets && self.started_at.is_none_or(|first| start_ms < first + 2 * length_ms);
+            let lost = self.forgets
+                && self.regions.faults.starts_with_reserve()
+                && self.started_at.is_none_or(|first| start_ms < first + 2 * length_ms);
             self.started_at.get_or_insert(start_ms);
             self.is_first_epoch = self.epoch.start_ms == 0 || was_ahead;
             self.epoch = EpochProgress { start_ms, length_ms, ..EpochProgress::default() };
@@ -503,6 +505,7 @@ impl RegionSync {
             headers.push((region, ReportHeader::decode(str::from_utf8(value).ok()?)?));
         }
         let this = &*self;
+        self.note_senders(start_ms, &headers);
         let read = headers.into_iter().map(|(region, header)| async move {
             let name = this.chunks_hash(start_ms, &region, &header.sender);
             let needs = this.read_chunks(ExchangeServer::Global, &name, "needs", header.chunks).await?;
@@ -514,6 +517,18 @@ impl RegionSync {
         // The order of regions decides between equal wants.
         reports.sort_by(|(a, _), (b, _)| a.cmp(b));
         Some(reports)
+    }
+
+    /// Notes a report of another instance for a region in memory, which must be one instance. The last reports before this
+    /// instance was started are those of the one before.
+    fn note_senders(&self, start_ms: u64, headers: &[(String, ReportHeader)]) {
+        let is_own = self.forgets && self.started_at.is_some_and(|first| start_ms > first);
+        let is_other = |(region, header): &(String, ReportHeader)| {
+            *region == self.settings.region && header.sender != self.instance
+        };
+        if is_own && headers.iter().any(is_other) {
+            self.regions.update_status(|status| status.second_instance_reports += 1);
+        }
     }
 
     // The report for the next epoch.

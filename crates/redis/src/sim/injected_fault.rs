@@ -64,6 +64,8 @@ pub(crate) enum InjectedFault {
     LateReports,
     /// A region does not know after a restart that it may have offered its share.
     ForgetOffer,
+    /// A region in memory enforces its whole share at once after a start.
+    FullStart,
     /// The larger rate holds while it is uncertain which epoch it is.
     LargerRateBetween,
     /// Time since a key was written counts at the present rate.

@@ -13,6 +13,7 @@ use tollgate_store::{Charge, Limit, LimitOptions, OnFailure, Refusals, Store};
 use super::InjectedFault;
 use super::region_links::{HashWorld, SharedHashes, SimulatedExchange};
 use super::world::{BEGAN_US, Link, SharedWorld, World, locked};
+use crate::region_in_memory::RegionalMemoryStore;
 use crate::regions::{ExchangeServer, RegionSettings};
 use crate::store::random::Random;
 use crate::store::{ReceiptKind, RedisStore, RedisStoreSettings, receipt_kind};
@@ -83,6 +84,7 @@ faults! {
     share_that_is_taken_back_early_is_detected: EarlyReturn,
     loans_from_late_reports_are_detected: LateReports,
     offer_that_is_forgotten_in_a_restart_is_detected: ForgetOffer,
+    start_of_a_region_in_memory_at_its_whole_share_is_detected: FullStart,
     larger_rate_at_the_edge_of_an_epoch_is_detected: LargerRateBetween,
     refill_at_the_present_rate_is_detected: RefillAtOneRate,
     weights_changed_in_one_region_are_detected: OwnWeights,
@@ -93,6 +95,8 @@ faults! {
 struct RegionCoverage {
     admitted: u64,
     refused: u64,
+    /// Requests that a region in memory admitted.
+    in_memory: u64,
     borrowing: u64,
     lending: u64,
     crashes: u64,
@@ -105,11 +109,24 @@ struct RegionCoverage {
 }
 
 impl RegionCoverage {
-    fn counts(&mut self) -> [&mut u64; 11] {
-        let RegionCoverage { admitted, refused, borrowing, lending, crashes, cuts, .. } = self;
+    fn counts(&mut self) -> [&mut u64; 12] {
+        let RegionCoverage { admitted, refused, in_memory, borrowing, lending, crashes, cuts, .. } = self;
         let RegionCoverage { regional_failovers, global_failovers, clock_steps, weight_changes, recovered, .. } = self;
         let [regional, global, steps] = [regional_failovers, global_failovers, clock_steps];
-        [admitted, refused, borrowing, lending, crashes, cuts, regional, global, steps, weight_changes, recovered]
+        [
+            admitted,
+            refused,
+            in_memory,
+            borrowing,
+            lending,
+            crashes,
+            cuts,
+            regional,
+            global,
+            steps,
+            weight_changes,
+            recovered,
+        ]
     }
 
     fn add(&mut self, other: &RegionCoverage) {
@@ -162,10 +179,13 @@ struct RegionScenario {
     fault: Option<InjectedFault>,
     coverage: RegionCoverage,
     refused: Arc<Mutex<u64>>,
+    in_memory: Arc<Mutex<u64>>,
 }
 
 struct SimulatedRegion {
     world: SharedWorld,
+    /// Whether its counters are in its one instance.
+    is_in_memory: bool,
     instances: Vec<SimulatedInstance>,
     /// The demand for each key, in thousandths of the limit's rate.
     demand: Vec<u64>,
@@ -174,8 +194,37 @@ struct SimulatedRegion {
 }
 
 struct SimulatedInstance {
-    store: Arc<RedisStore>,
+    store: Arc<dyn SimulatedStore>,
     limit: Limit,
+}
+
+/// The store of an instance.
+trait SimulatedStore: Store {
+    /// Returns the rate at which a key is refilled now, in thousandths.
+    fn refill_rate(&self, limit: &Limit, key: &[u8]) -> u32;
+
+    /// Returns the share of the region, in thousandths.
+    fn share(&self) -> Option<u32>;
+}
+
+impl SimulatedStore for RedisStore {
+    fn refill_rate(&self, limit: &Limit, key: &[u8]) -> u32 {
+        RedisStore::refill_rate(self, limit, key)
+    }
+
+    fn share(&self) -> Option<u32> {
+        Some(self.inner.regions.as_ref()?.share(Instant::now())?.rate)
+    }
+}
+
+impl SimulatedStore for RegionalMemoryStore {
+    fn refill_rate(&self, limit: &Limit, key: &[u8]) -> u32 {
+        RegionalMemoryStore::refill_rate(self, limit, key)
+    }
+
+    fn share(&self) -> Option<u32> {
+        self.region_status().share
+    }
 }
 
 impl RegionScenario {
@@ -214,6 +263,7 @@ impl RegionScenario {
             fault,
             coverage: RegionCoverage::default(),
             refused: Arc::default(),
+            in_memory: Arc::default(),
             random,
         };
         for region in 0..count {
@@ -221,13 +271,16 @@ impl RegionScenario {
                 if trouble == RegionTrouble::None { 0 } else { [0, 20][scenario.random.below(2) as usize] };
             let world = World::new(Random::new(scenario.random.next()), 1, 1, faults_per_mille, fault);
             let (demand, rest) = (vec![0; scenario.keys.len()], vec![0; scenario.keys.len()]);
+            let is_in_memory = scenario.random.below(4) == 0;
             scenario.regions.push(SimulatedRegion {
                 world: Arc::new(Mutex::new(world)),
+                is_in_memory,
                 instances: Vec::new(),
                 demand,
                 rest,
             });
-            for instance in 0..1 + scenario.random.below(2) as usize {
+            let instances = if is_in_memory { 1 } else { 1 + scenario.random.below(2) as usize };
+            for instance in 0..instances {
                 let started = scenario.start_instance(region, instance);
                 scenario.regions[region].instances.push(started);
             }
@@ -236,24 +289,28 @@ impl RegionScenario {
     }
 
     fn start_instance(&mut self, region: usize, instance: usize) -> SimulatedInstance {
-        let link = Link { world: Arc::clone(&self.regions[region].world), instance };
-        let settings = RedisStoreSettings {
-            seed: self.random.next(),
-            regions: Some(RegionSettings {
-                region: REGIONS[region].to_owned(),
-                weights: self.weights.clone(),
-                epoch: EPOCH,
-                prefix: "g:".to_owned(),
-                global: RedisOptions::standalone("127.0.0.1:1"),
-            }),
-            ..RedisStoreSettings::default()
+        let SimulatedRegion { world, is_in_memory, .. } = &self.regions[region];
+        let (world, is_in_memory) = (Arc::clone(world), *is_in_memory);
+        let (seed, fault) = (self.random.next(), self.fault);
+        let regions = RegionSettings {
+            region: REGIONS[region].to_owned(),
+            weights: self.weights.clone(),
+            epoch: EPOCH,
+            prefix: "g:".to_owned(),
+            global: RedisOptions::standalone("127.0.0.1:1"),
         };
         let exchange = Arc::new(SimulatedExchange { hashes: Arc::clone(&self.hashes), region, instance });
-        let store = RedisStore::for_region_test(link, settings, BEGAN_US * 1_000, exchange, self.fault);
+        let store: Arc<dyn SimulatedStore> = if is_in_memory {
+            Arc::new(RegionalMemoryStore::for_test(exchange, regions, seed, fault))
+        } else {
+            let settings = RedisStoreSettings { seed, regions: Some(regions), ..RedisStoreSettings::default() };
+            let link = Link { world, instance };
+            Arc::new(RedisStore::for_region_test(link, settings, BEGAN_US * 1_000, exchange, fault))
+        };
         let options =
             LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Brief, lease: None, regional: true };
         let limit = store.limit("rule", self.quota, options).unwrap();
-        SimulatedInstance { store: Arc::new(store), limit }
+        SimulatedInstance { store, limit }
     }
 
     async fn play(mut self) -> Result<RegionCoverage, String> {
@@ -275,6 +332,7 @@ impl RegionScenario {
             self.check_bound()?;
         }
         self.coverage.refused = *self.refused.lock().unwrap();
+        self.coverage.in_memory = *self.in_memory.lock().unwrap();
         self.coverage.admitted = self.admissions.lock().unwrap().iter().map(|log| log.len() as u64).sum();
         Ok(self.coverage)
     }
@@ -304,10 +362,7 @@ impl RegionScenario {
             }
             2 => self.hashes.lock().unwrap().cut(region, Some(instance), ExchangeServer::Regional, span),
             // A crash. Another instance starts.
-            3..6 => {
-                self.regions[region].instances[instance] = self.start_instance(region, instance);
-                self.coverage.crashes += 1;
-            }
+            3..6 => self.restart(region, instance),
             // A change of the weights: the new ones come with restarts, one instance after the other.
             6..8 if self.trouble != RegionTrouble::Instances => {
                 if draw == 6 {
@@ -315,7 +370,7 @@ impl RegionScenario {
                     // The part of the burst that moves to another region may be used in both, once.
                     self.allowance += self.quota.burst();
                 }
-                self.regions[region].instances[instance] = self.start_instance(region, instance);
+                self.restart(region, instance);
                 self.coverage.weight_changes += 1;
             }
             8 if self.trouble == RegionTrouble::Servers => {
@@ -343,6 +398,13 @@ impl RegionScenario {
             }
             _ => {}
         }
+    }
+
+    fn restart(&mut self, region: usize, instance: usize) {
+        self.regions[region].instances[instance] = self.start_instance(region, instance);
+        // The counters are lost, so the burst of the region can be used once more.
+        self.allowance += if self.regions[region].is_in_memory { self.quota.burst() } else { 0 };
+        self.coverage.crashes += 1;
     }
 
     /// Checks that the regions enforce no more than the whole rate of any key.
@@ -379,11 +441,12 @@ impl RegionScenario {
     }
 
     fn request(&self, region: usize, instance: usize, key: usize, cost: u64) {
-        let SimulatedRegion { world, instances, .. } = &self.regions[region];
+        let SimulatedRegion { world, instances, is_in_memory, .. } = &self.regions[region];
         let SimulatedInstance { store, limit } = &instances[instance];
         let (store, limit, world) = (Arc::clone(store), limit.clone(), Arc::clone(world));
         let (admissions, refused, name) =
             (Arc::clone(&self.admissions), Arc::clone(&self.refused), self.keys[key].clone());
+        let in_memory = is_in_memory.then(|| Arc::clone(&self.in_memory));
         tokio::spawn(async move {
             let charges = [Charge { receipt: true, ..Charge::new(&limit, &name, cost) }];
             let mut outcome = store.check_all(&charges).await;
@@ -392,9 +455,15 @@ impl RegionScenario {
                 return;
             };
             let world = locked(&world);
-            let at = match receipt_kind(&receipt) {
-                ReceiptKind::Server(charged) => world.true_us_at(charged.at).min(world.true_us()),
-                _ => world.true_us(),
+            let at = match in_memory {
+                Some(admitted) => {
+                    *admitted.lock().unwrap() += 1;
+                    world.true_us()
+                }
+                None => match receipt_kind(&receipt) {
+                    ReceiptKind::Server(charged) => world.true_us_at(charged.at).min(world.true_us()),
+                    _ => world.true_us(),
+                },
             };
             admissions.lock().unwrap()[key].push((at, cost));
         });
@@ -467,7 +536,7 @@ impl SimulatedRegion {
 
 impl SimulatedInstance {
     fn share(&self) -> Option<u32> {
-        Some(self.store.inner.regions.as_ref()?.share(Instant::now())?.rate)
+        self.store.share()
     }
 }
 

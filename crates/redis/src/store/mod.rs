@@ -43,19 +43,17 @@ use self::breaker::shards::Breakers;
 use self::decide::DecideFuture;
 use self::fallback::debts::Debts;
 use self::fault_points::FaultPoints;
-use self::key_names::prefix_and_scope;
 use self::leases::LeaseTable;
 use self::leases::terms::LeaseTerms;
 use self::limit::{Origin, RedisLimitData};
 use self::refund::receipt::{AdmittedBy, RedisReceiptData};
 use self::refusals::RefusalCache;
-use self::report::region_events::report_region_events;
 use self::report::stats::Counters;
 use self::report::throttle::Throttle;
 use self::server_clock::ServerClock;
 use crate::admin::RedisAdmin;
 use crate::call::{Answer, ScriptOp, ScriptReply};
-use crate::regions::{Exchange, RedisExchange, RegionState, RegionStatus, RegionSync, RegionalLimit};
+use crate::regions::{Exchange, RedisExchange, RegionSettings, RegionState, RegionStatus, RegionSync, RegionalLimit};
 use crate::transport::{Slot, Transport};
 use crate::wire::{RedisClient, RedisOptions};
 
@@ -64,12 +62,15 @@ pub use report::durations::CallDurations;
 pub use report::stats::{StoreEvent, StoreStats};
 pub use settings::RedisStoreSettings;
 
+pub(crate) use key_names::{RedisKeyName, prefix_and_scope};
 pub(crate) use leases::clock::LeaseClock;
 pub(crate) use limit::is_concurrency;
 #[cfg(test)]
 pub(crate) use limit::{RedisLimitError, limit_of};
 #[cfg(test)]
 pub(crate) use refund::receipt::{ReceiptKind, key_name, receipt_kind};
+pub(crate) use regional::at_rate;
+pub(crate) use report::region_events::{RegionalStore, report_region_events};
 
 /// Counters on Redis, Valkey or a cluster of them, shared by all instances with the same servers and prefix.
 ///
@@ -466,6 +467,16 @@ impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = self.admin.as_ref().map_or(&[][..], |admin| admin.client.nodes());
         f.debug_struct("RedisStore").field("nodes", &nodes).finish_non_exhaustive()
+    }
+}
+
+impl RegionalStore for Inner {
+    fn regions(&self) -> Option<(&RegionState, &RegionSettings)> {
+        Some((self.regions.as_deref()?, self.settings.regions.as_ref()?))
+    }
+
+    fn report(&self, event: StoreEvent) {
+        (self.on_event)(event);
     }
 }
 

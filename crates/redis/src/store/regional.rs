@@ -150,7 +150,7 @@ fn refills(ops: &[ScriptOp]) -> ScriptOps {
 }
 
 /// Converts the times of a decision, which are those at the whole rate of its limit, to those at the rate of its key.
-fn at_rate(decision: Decision, rate: u32) -> Decision {
+pub(crate) fn at_rate(decision: Decision, rate: u32) -> Decision {
     let scaled = |time: u64| {
         let time = u128::from(time) * u128::from(RegionShare::WHOLE);
         u64::try_from(time.div_ceil(u128::from(rate.max(1)))).unwrap_or(u64::MAX)
@@ -169,9 +169,6 @@ impl crate::store::RedisStore {
         let now = Instant::now();
         let charge = Charge::new(limit, key, 1);
         let Some(regional) = &RedisLimitData::of(limit).regional else { return 0 };
-        let schedule = regional.regions.schedule(&regional_key(regional, &key_of(&charge)), now);
-        let now_us = now.saturating_duration_since(schedule.base).as_micros() as i64;
-        let current = schedule.spans.iter().find(|span| (span.from_us..span.until_us).contains(&now_us));
-        current.map_or(0, |span| span.rate)
+        regional.regions.schedule(&regional_key(regional, &key_of(&charge)), now).rate_at(now)
     }
 }

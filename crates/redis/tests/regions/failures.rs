@@ -215,7 +215,7 @@ impl Scene {
 }
 
 fn without_share(instances: &[Instance]) -> u64 {
-    instances.iter().map(|instance| instance.store.stats().fallbacks_closed).sum()
+    instances.iter().map(|instance| instance.refused_by_failure_mode()).sum()
 }
 
 fn missed_reports(instances: &[Instance]) -> u64 {

@@ -1,4 +1,3 @@
-use tollgate_redis::RedisStore;
 use tollgate_store::{Limit, LimitOptions, OnFailure, Quota, Refusals, Store};
 
 /// A limit of the tests: `amount` a minute, and a burst of as much.
@@ -22,7 +21,7 @@ impl Rule {
         self.amount()
     }
 
-    pub(crate) fn limit(self, store: &RedisStore) -> Limit {
+    pub(crate) fn limit(self, store: &dyn Store) -> Limit {
         let quota = Quota::token_bucket(format!("{}/min", self.amount()).parse().unwrap()).unwrap();
         assert_eq!(quota.burst(), self.burst());
         let options =

@@ -5,10 +5,11 @@
 
 mod admitted;
 mod busy;
-mod cluster;
+
 mod failures;
 mod global_faults;
 mod instance;
+mod kinds;
 mod limits;
 mod load;
 mod membership;

@@ -72,6 +72,7 @@ struct RegionBody {
     with_loans_thousandths: u32,
     reserve_thousandths: u32,
     server_failover: Option<u64>,
+    restart: Option<u64>,
     while_store_fails: Option<FallbackShareBody>,
 }
 
@@ -234,6 +235,7 @@ impl From<&RegionBound> for RegionBody {
             with_loans_thousandths: region.with_loans_thousandths,
             reserve_thousandths: region.reserve_thousandths,
             server_failover: region.server_failover,
+            restart: region.restart,
             while_store_fails: region.fallback.as_ref().map(FallbackShareBody::from),
         }
     }

@@ -15,6 +15,7 @@ use tollgate::store::Stats;
 use crate::engine::Engine;
 use crate::listen::ConnectionMetrics;
 use crate::rule_metrics::RuleMetrics;
+use crate::store::{memory_stats, region_status};
 use exposition::{Exposition, MetricKind};
 use receipt_metrics::ReceiptMetrics;
 use reload_metrics::ReloadMetrics;
@@ -73,9 +74,9 @@ impl ServiceMetrics {
 fn write_stores(engine: &Engine, exposition: &mut Exposition<'_>) {
     if let Some(store) = engine.limiter().store_as::<RedisStore>() {
         shared_store_metrics::write(&store.stats(), exposition);
-        if let Some(status) = store.region_status() {
-            region_metrics::write(&status, exposition);
-        }
+    }
+    if let Some(status) = region_status(engine.limiter()) {
+        region_metrics::write(&status, exposition);
     }
     let receipts = engine.receipts();
     exposition.gauge("tollgate_receipts", "Valid receipts.", receipts.len() as u64);
@@ -85,8 +86,8 @@ fn write_stores(engine: &Engine, exposition: &mut Exposition<'_>) {
         receipts.evicted(),
     );
     // Keys of a shared store are not counted here.
-    if let Some(store) = engine.limiter().memory_store() {
-        write_memory_store(&store.stats(), exposition);
+    if let Some(stats) = memory_stats(engine.limiter()) {
+        write_memory_store(&stats, exposition);
     }
 }
 

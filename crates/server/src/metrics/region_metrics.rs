@@ -61,6 +61,11 @@ fn write_exchange(status: &RegionStatus, exposition: &mut Exposition<'_>) {
         status.missed_reports,
     );
     exposition.counter(
+        "tollgate_region_second_instance_reports_total",
+        "Epochs for which another instance reported for this region, although it is in memory.",
+        status.second_instance_reports,
+    );
+    exposition.counter(
         "tollgate_region_reads_total",
         "Epochs of which this instance has read the reports of all regions.",
         status.reads,

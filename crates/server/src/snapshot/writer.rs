@@ -12,6 +12,7 @@ use super::metrics::SnapshotMetrics;
 use super::open::{OpenedSnapshot, StartupSnapshot};
 use super::{key_count, wall_ns};
 use crate::observe::Level;
+use crate::store::memory_of;
 
 /// Writes snapshots periodically and at shutdown.
 pub struct SnapshotWriter {
@@ -113,7 +114,7 @@ impl SnapshotWriter {
     /// Writes a snapshot now.
     fn write(&self) -> io::Result<SnapshotSummary> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(store) = self.limiter.memory_store() else {
+        let Some(store) = memory_of(&self.limiter) else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the counters are not in memory"));
         };
         let (begun, begun_ns) = (Instant::now(), wall_ns());

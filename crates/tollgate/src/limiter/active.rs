@@ -299,8 +299,8 @@ impl ActivePolicy {
     }
 }
 
-/// Prepares the limit of a quota. The memory store exchanges nothing with other regions: there a region has its share of a
-/// regional limit, and no loans.
+/// Prepares the limit of a quota. A memory store alone exchanges nothing with other regions: there a region has its share of
+/// a regional limit, and no loans.
 fn quota_limit(
     compiled: &CompiledPolicy,
     rule_quota: &RuleQuota,

@@ -44,9 +44,8 @@ fn note(consistency: Option<Consistency>, here: &mut Reporter<'_>) {
             here.add(codes::LEASED_IN_MEMORY, message, "remove it, or set `store: { redis: .. }`");
         }
         Some(Consistency::Regional) => {
-            let message = "with `store: memory` a region must be one instance, which enforces the whole share of its region, and lends and borrows nothing";
-            let hint =
-                "set `store: { redis: .. }` if a region has several instances, or is to use what others do not need";
+            let message = "with `store: memory` a region must be one instance, which enforces the whole share of its region, and forgets its counters when it restarts";
+            let hint = "set `store: { redis: .. }` if the region has several instances, or is to keep its counters";
             here.add(codes::REGIONAL_IN_MEMORY, message, hint);
         }
         Some(Consistency::Exact) | None => {}

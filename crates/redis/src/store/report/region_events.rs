@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::regions::{Exchange, MissingShare, RegionDivision, RegionStatus, read_awaited_votes};
-use crate::store::Inner;
+use crate::regions::{
+    Exchange, MissingShare, RegionDivision, RegionSettings, RegionState, RegionStatus, read_awaited_votes,
+};
 use crate::store::report::stats::StoreEvent;
 
 /// The interval of readings. What lasts for less is not reported.
@@ -17,14 +18,23 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// The time after the start at which a share that was never known is reported as missing.
 const FIRST_SHARE: Duration = Duration::from_secs(5);
 
+/// A store that synchronises with other regions.
+pub(crate) trait RegionalStore: Send + Sync {
+    /// Returns the state of the synchronisation and its settings; `None` if the store has no regions.
+    fn regions(&self) -> Option<(&RegionState, &RegionSettings)>;
+
+    /// Reports an event to the owner of the store.
+    fn report(&self, event: StoreEvent);
+}
+
 /// Reads the state of the synchronisation until the store is dropped, and reports its changes.
-pub(in crate::store) async fn report_region_events(store: Weak<Inner>, exchange: Arc<dyn Exchange>) {
+pub(crate) async fn report_region_events(store: Weak<impl RegionalStore>, exchange: Arc<dyn Exchange>) {
     let mut changes = RegionChanges::default();
     let mut votes_read_at = None;
-    while let Some(inner) = store.upgrade() {
-        let (Some(regions), Some(settings)) = (&inner.regions, &inner.settings.regions) else { return };
+    while let Some(store) = store.upgrade() {
+        let Some((regions, settings)) = store.regions() else { return };
         let status = regions.status();
-        changes.next(&status, &settings.global.nodes).into_iter().for_each(&inner.on_event);
+        changes.next(&status, &settings.global.nodes).into_iter().for_each(|event| store.report(event));
         let agreed = status.agreed.as_ref().filter(|_| status.is_division_pending());
         let are_votes_old = votes_read_at.is_none_or(|at: Instant| at.elapsed() >= status.epoch);
         match agreed {
@@ -37,7 +47,7 @@ pub(in crate::store) async fn report_region_events(store: Weak<Inner>, exchange:
             }
             _ => {}
         }
-        drop(inner);
+        drop(store);
         sleep(READ_INTERVAL).await;
     }
 }
@@ -48,6 +58,8 @@ struct RegionChanges {
     is_synced: bool,
     is_global_unreached: bool,
     missing_share: Option<MissingShare>,
+    /// The reports of a second instance that were counted when they were reported.
+    second_instance_reports: u64,
     /// The weights that were agreed when the policy's were pending, and the regions that were waited for.
     pending: Option<(RegionDivision, Vec<String>)>,
 }
@@ -55,10 +67,14 @@ struct RegionChanges {
 impl RegionChanges {
     /// Returns the events that follow from a state.
     fn next(&mut self, status: &RegionStatus, servers: &[String]) -> Vec<StoreEvent> {
-        [self.global(status, servers), self.first_sync(status), self.missing_share(status), self.weights(status)]
-            .into_iter()
-            .flatten()
-            .collect()
+        let events = [
+            self.global(status, servers),
+            self.first_sync(status),
+            self.missing_share(status),
+            self.second_instance(status),
+            self.weights(status),
+        ];
+        events.into_iter().flatten().collect()
     }
 
     fn global(&mut self, status: &RegionStatus, servers: &[String]) -> Option<StoreEvent> {
@@ -107,6 +123,16 @@ impl RegionChanges {
         }
         self.missing_share = Some(why);
         Some(StoreEvent::ShareMissing { region, why })
+    }
+
+    /// Reports a second instance when it is noticed, and again whenever the number of its reports has doubled.
+    fn second_instance(&mut self, status: &RegionStatus) -> Option<StoreEvent> {
+        let reports = status.second_instance_reports;
+        if reports < (2 * self.second_instance_reports).max(1) {
+            return None;
+        }
+        self.second_instance_reports = reports;
+        Some(StoreEvent::SecondInstance { region: status.region.clone() })
     }
 
     fn weights(&mut self, status: &RegionStatus) -> Option<StoreEvent> {
@@ -163,6 +189,11 @@ pub(in crate::store) fn describe(event: &StoreEvent, f: &mut fmt::Formatter<'_>)
                  on_failure mode"
             )
         }
+        StoreEvent::SecondInstance { region } => write!(
+            f,
+            "another instance of region {region} is running, and each admits the whole share of the region: with \
+             `store: memory` a region must be one instance; stop the others, or set `store: {{ redis: .. }}`"
+        ),
         StoreEvent::ShareRestored { region, share } => {
             write!(f, "region {region} has a share of regional limits again: {}", Percent(*share))
         }
@@ -290,6 +321,14 @@ mod tests {
         assert_eq!(reports, [SYNCED, missing, "region eu has a share of regional limits again: 50 %"]);
         let not_member = without_share(MissingShare::NotMember, 0);
         assert!(texts(&[not_member])[0].contains("do not include it"));
+    }
+
+    #[test]
+    fn second_instance_of_a_region_in_memory_is_reported_ever_more_rarely() {
+        let after = |reports| RegionStatus { second_instance_reports: reports, ..synced() };
+        let reports = texts(&[after(0), after(1), after(1), after(2), after(3), after(4), after(7)]);
+        assert_eq!(reports.len(), 1 + 3);
+        assert!(reports[1].starts_with("another instance of region eu is running"), "{}", reports[1]);
     }
 
     #[test]

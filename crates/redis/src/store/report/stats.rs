@@ -172,6 +172,11 @@ pub enum StoreEvent {
         /// The reason.
         why: MissingShare,
     },
+    /// Another instance of this region is running, although its counters are in memory: each enforces the whole share.
+    SecondInstance {
+        /// The name of the region.
+        region: String,
+    },
     /// This region has its share again.
     ShareRestored {
         /// The name of the region.
@@ -216,6 +221,7 @@ impl StoreEvent {
             | StoreEvent::SecretKeyDiffers { .. }
             | StoreEvent::GlobalUnreached { .. }
             | StoreEvent::ShareMissing { .. }
+            | StoreEvent::SecondInstance { .. }
             | StoreEvent::BadValue { .. } => true,
         }
     }

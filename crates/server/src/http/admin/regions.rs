@@ -5,10 +5,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use tollgate::redis::{MissingShare, RedisStore, RegionDivision, RegionStatus};
+use tollgate::redis::{MissingShare, RegionDivision, RegionStatus};
 
 use crate::engine::Engine;
 use crate::http::problem::ProblemDetails;
+use crate::store::region_status;
 
 #[derive(Debug, Serialize)]
 pub(super) struct RegionStatusBody {
@@ -31,6 +32,7 @@ pub(super) struct RegionStatusBody {
     reported_keys: u64,
     reports: u64,
     missed_reports: u64,
+    second_instance_reports: u64,
     reads: u64,
     failures: FailuresBody,
 }
@@ -57,7 +59,7 @@ struct FailuresBody {
 
 /// `GET /api/regions`: the state of the synchronisation with other regions; 404 without regions.
 pub(super) async fn regions(State(engine): State<Arc<Engine>>) -> Result<Json<RegionStatusBody>, ProblemDetails> {
-    let status = engine.limiter().store_as::<RedisStore>().and_then(RedisStore::region_status);
+    let status = region_status(engine.limiter());
     status.map(|status| Json(RegionStatusBody::from(status))).ok_or_else(ProblemDetails::no_regions)
 }
 
@@ -82,6 +84,7 @@ impl From<RegionStatus> for RegionStatusBody {
             reported_keys: status.reported_keys,
             reports: status.reports,
             missed_reports: status.missed_reports,
+            second_instance_reports: status.second_instance_reports,
             reads: status.reads,
             failures: FailuresBody { global: status.global_failures, region: status.regional_failures },
         }

@@ -8,6 +8,7 @@ use tollgate::store::Stats;
 
 use crate::engine::Engine;
 use crate::http::admin::regions::RegionStatusBody;
+use crate::store::{memory_stats, region_status};
 
 /// How well the store works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,8 +64,7 @@ pub(super) struct StoreLosses {
 
 impl StoreLosses {
     pub(super) fn of(engine: &Engine) -> StoreLosses {
-        let stats = engine.limiter().memory_store().map(tollgate::store::MemoryStore::stats);
-        stats.map_or_else(StoreLosses::default, |stats| StoreLosses {
+        memory_stats(engine.limiter()).map_or_else(StoreLosses::default, |stats| StoreLosses {
             evictions: stats.evictions,
             refused_full: stats.refused_full,
         })
@@ -74,13 +74,23 @@ impl StoreLosses {
 impl StoreBody {
     pub(super) fn new(engine: &Engine, before: StoreLosses) -> StoreBody {
         if let Some(store) = engine.limiter().store_as::<RedisStore>() {
-            return StoreBody::of_redis(&store.stats(), store.region_status());
+            return StoreBody::of_redis(&store.stats()).with_region(store.region_status());
         }
         let entries = engine.memory_entries().unwrap_or(0);
-        match engine.limiter().memory_store() {
-            Some(store) => StoreBody::of_memory(&store.stats(), entries, before),
+        match memory_stats(engine.limiter()) {
+            Some(stats) => StoreBody::of_memory(&stats, entries, before).with_region(region_status(engine.limiter())),
             None => StoreBody::unknown(),
         }
+    }
+
+    /// Adds the state of the region, if there are several.
+    fn with_region(mut self, region: Option<RegionStatus>) -> StoreBody {
+        if let Some(region) = &region {
+            let (of_region, words) = region_summary(region);
+            self.state = self.state.max(of_region);
+            self.summary += &words;
+        }
+        StoreBody { region: region.map(RegionStatusBody::from), ..self }
     }
 
     fn of_memory(stats: &Stats, entries: u64, before: StoreLosses) -> StoreBody {
@@ -109,7 +119,7 @@ impl StoreBody {
         StoreBody { kind: "memory", state, summary, figures, region: None }
     }
 
-    fn of_redis(stats: &StoreStats, region: Option<RegionStatus>) -> StoreBody {
+    fn of_redis(stats: &StoreStats) -> StoreBody {
         let servers = stats.breakers.len();
         let failing = stats.breakers.iter().filter(|(_, state)| *state != BreakerState::Closed).count();
         let (mut state, mut summary) = servers_summary(stats, servers, failing);
@@ -121,11 +131,6 @@ impl StoreBody {
             );
             state = state.max(StoreHealth::Degraded);
         }
-        if let Some(region) = &region {
-            let (of_region, words) = region_summary(region);
-            state = state.max(of_region);
-            summary += &words;
-        }
         let figures = StoreFigures::Redis {
             servers: servers as u64,
             failing_servers: failing as u64,
@@ -135,7 +140,7 @@ impl StoreBody {
             debts: stats.debts,
             sync_lag_ms: u64::try_from(stats.oldest_debt.as_millis()).unwrap_or(u64::MAX),
         };
-        StoreBody { kind: "redis", state, summary, figures, region: region.map(RegionStatusBody::from) }
+        StoreBody { kind: "redis", state, summary, figures, region: None }
     }
 
     fn unknown() -> StoreBody {
@@ -214,7 +219,7 @@ mod tests {
         let breakers = (0..).zip(breakers.iter().copied()).collect();
         let mut stats = StoreStats::default();
         stats.breakers = breakers;
-        StoreBody::of_redis(&stats, None)
+        StoreBody::of_redis(&stats)
     }
 
     #[test]
@@ -233,7 +238,7 @@ mod tests {
     fn uncounted_usage_is_the_sync_lag() {
         let mut stats = StoreStats::default();
         (stats.debts, stats.oldest_debt) = (3, Duration::from_millis(3_250));
-        let body = StoreBody::of_redis(&stats, None);
+        let body = StoreBody::of_redis(&stats);
         assert_eq!(body.state, StoreHealth::Degraded);
         assert!(
             body.summary.ends_with("The usage of 3 keys is not yet counted on Redis, the oldest for 3.2 s."),

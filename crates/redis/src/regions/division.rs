@@ -77,6 +77,14 @@ pub(crate) struct Agreed {
     pub(crate) since_ms: u64,
 }
 
+impl Agreed {
+    /// Returns what the global server stores: when the division holds, with the division, and the one before.
+    pub(crate) fn texts(&self) -> [String; 2] {
+        let previous = self.previous.as_ref().map(Division::to_string);
+        [format!("{} {}", self.since_ms, self.division), previous.unwrap_or_default()]
+    }
+}
+
 impl Agreement {
     /// Returns the share of a region that no other region enforces, at a time of the global server's clock of which
     /// `now_ms` is a lower bound; `None` if nothing is agreed yet.

@@ -85,10 +85,25 @@ local function votes_for(division, agreed)
   return true
 end
 
+-- Restores what a server has lost, as a region knows it. All regions that were part of it have to vote again before it
+-- changes, because they continue with it.
+local function restore(known, previous)
+  call('HSET', key, 'agreed', known)
+  if previous ~= '' then
+    call('HSET', key, 'previous', previous)
+  end
+  for region in string.gmatch(known .. ' ' .. previous, ' ([^ =]+)=') do
+    call('HSETNX', key, 'vote:' .. region, '0 ' .. string.match(known, '^%d+ (.*)$'))
+  end
+end
+
 -- Records the vote of a region, unless it is older than the last one. The division is agreed if it is the first one, or
 -- when all regions that have ever voted, and are part of it or of the one before, have voted for it.
-function operations.vote(region, number, division)
+function operations.vote(region, number, division, known, previous)
   local now = epoch_time()
+  if known and known ~= '' and call('HEXISTS', key, 'agreed') == 0 then
+    restore(known, previous)
+  end
   local last = tonumber(string.match(call('HGET', key, 'vote:' .. region) or '0 ', '^(%d+) '))
   if tonumber(number) > last then
     call('HSET', key, 'vote:' .. region, number .. ' ' .. division)

@@ -36,8 +36,9 @@ pub(crate) enum HashOp {
     All { prefix: String },
     /// Replaces a value, if it is as expected (empty: absent). Replies 1 if that was done, and the value before.
     Swap { field: &'static str, expected: String, value: String },
-    /// Votes for a division. Replies the number of the vote that stands, the agreed division and the one before.
-    Vote { region: String, number: u64, division: String },
+    /// Votes for a division. Replies the number of the vote that stands, the agreed division and the one before. `known` is
+    /// what the region knows of these two, for a server that has lost them; empty if nothing.
+    Vote { region: String, number: u64, division: String, known: [String; 2] },
     /// Reports to an epoch. Replies 1 if it was accepted: while the epoch lasts.
     Report { region: String, start_ms: u64, length_ms: u64, text: String },
     /// Reads the reports to an epoch. Replies 1 and the reports after the epoch has ended, else 0.
@@ -73,8 +74,9 @@ impl HashOp {
             HashOp::Swap { field, expected, value } => {
                 vec![b"swap".to_vec(), field.into(), expected.into_bytes(), value.into_bytes()]
             }
-            HashOp::Vote { region, number: vote, division } => {
-                vec![b"vote".to_vec(), region.into_bytes(), number(vote), division.into_bytes()]
+            HashOp::Vote { region, number: vote, division, known: [agreed, previous] } => {
+                let texts = [division, agreed, previous].map(String::into_bytes);
+                [b"vote".to_vec(), region.into_bytes(), number(vote)].into_iter().chain(texts).collect()
             }
             HashOp::Report { region, start_ms, length_ms, text } => {
                 vec![b"report".to_vec(), region.into_bytes(), number(start_ms), number(length_ms), text.into_bytes()]

@@ -48,6 +48,22 @@ impl Hash {
         matching.flat_map(|(name, value)| [bulk(name.as_bytes()), bulk(value)]).collect()
     }
 
+    /// Restores what a server has lost, as a region knows it. All regions that were part of it have to vote again.
+    fn restore(&mut self, [agreed, previous]: [&str; 2]) {
+        if agreed.is_empty() || self.fields.contains_key("agreed") {
+            return;
+        }
+        self.set("agreed", agreed);
+        if !previous.is_empty() {
+            self.set("previous", previous);
+        }
+        let vote = format!("0 {}", agreed.split_once(' ').map_or("", |(_, division)| division));
+        let words = agreed.split(' ').chain(previous.split(' '));
+        for (region, _) in words.filter_map(|word| word.split_once('=')) {
+            self.fields.entry(format!("vote:{region}")).or_insert_with(|| vote.clone().into_bytes());
+        }
+    }
+
     fn vote(&mut self, region: &str, number: u64, division: &str, now_ms: u64) -> HashReply {
         let now_ms = self.epoch_time(now_ms);
         let field = format!("vote:{region}");
@@ -143,7 +159,10 @@ impl HashServer {
                 }
                 vec![integer(u64::from(is_expected)), bulk(current.as_bytes())]
             }
-            HashOp::Vote { region, number, division } => hash.vote(&region, number, &division, now_ms),
+            HashOp::Vote { region, number, division, known } => {
+                hash.restore(known.each_ref().map(String::as_str));
+                hash.vote(&region, number, &division, now_ms)
+            }
             HashOp::Report { region, start_ms, length_ms, text } => {
                 hash.report(&region, start_ms..start_ms + length_ms, &text, now_ms, self.accepts_late_reports)
             }
@@ -174,7 +193,7 @@ mod tests {
     const S_US: u64 = 1_000_000;
 
     fn vote(server: &mut HashServer, region: &str, number: u64, division: &str, at_s: u64) -> String {
-        let op = HashOp::Vote { region: region.into(), number, division: division.into() };
+        let op = HashOp::Vote { region: region.into(), number, division: division.into(), known: Default::default() };
         match server.run("g", op, at_s * S_US).as_slice() {
             [_, Value::Bulk(Some(agreed)), _] => String::from_utf8(agreed.clone()).unwrap(),
             other => panic!("{other:?}"),
@@ -204,6 +223,27 @@ mod tests {
         assert_eq!(vote(&mut server, "a", 2, one, 100), format!("0 {both}"));
         assert_eq!(vote(&mut server, "b", 2, one, 100), format!("120000 {one}"));
         assert_eq!(vote(&mut server, "a", 3, "10000 a=1 c=1", 130), "150000 10000 a=1 c=1");
+    }
+
+    #[test]
+    fn lost_division_is_restored_and_changes_when_all_its_regions_have_voted_again() {
+        let mut server = HashServer::default();
+        let (old, new) = ("10000 a=1 b=1", "10000 a=1 c=3");
+        let vote = |server: &mut HashServer, region: &str, number, division: &str, at_s: u64| {
+            let known = [format!("7 {old}"), "10000 d=1".to_owned()];
+            let op = HashOp::Vote { region: region.into(), number, division: division.into(), known };
+            match server.run("g", op, at_s * S_US).as_slice() {
+                [Value::Integer(number), Value::Bulk(Some(agreed)), Value::Bulk(Some(previous))] => {
+                    (*number, [agreed, previous].map(|text| String::from_utf8(text.clone()).unwrap()))
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let stays = [format!("7 {old}"), "10000 d=1".to_owned()];
+        assert_eq!(vote(&mut server, "a", 3, new, 100), (3, stays.clone()));
+        assert_eq!(vote(&mut server, "c", 1, new, 101), (1, stays));
+        // What has been restored stays, whatever others know.
+        assert_eq!(vote(&mut server, "b", 9, new, 102), (9, [format!("120000 {new}"), old.to_owned()]));
     }
 
     #[test]

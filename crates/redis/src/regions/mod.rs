@@ -12,6 +12,8 @@ mod clock;
 mod demand;
 mod division;
 mod exchange;
+#[cfg(test)]
+mod exchange_parity;
 mod fault_points;
 mod hash_server;
 mod loans;

@@ -356,6 +356,7 @@ impl RegionSync {
             region: self.settings.region.clone(),
             number: self.agreement.last_vote,
             division: vote.to_string(),
+            known: self.agreement.agreed.as_ref().map(Agreed::texts).unwrap_or_default(),
         };
         let replied = self.call(ExchangeServer::Global, self.global_hash(), vote).await;
         let Some((reading, reply)) = replied else { return false };

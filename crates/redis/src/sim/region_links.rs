@@ -85,6 +85,11 @@ impl HashWorld {
         self.global = self.global_replica.clone();
     }
 
+    /// The global server loses everything.
+    pub(super) fn flush_global(&mut self) {
+        (self.global, self.global_replica) = Default::default();
+    }
+
     pub(super) fn step_global_clock(&mut self, by_us: i64) {
         self.global_ahead_us += by_us;
     }

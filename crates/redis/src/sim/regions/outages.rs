@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{EPOCH, REGIONS, RegionScenario, RegionTrouble, TICK};
+use super::{EPOCH, REGIONS, RegionScenario, RegionTrouble, TICK, weights};
 use crate::regions::ExchangeServer;
 
 /// The seeds of each test.
@@ -51,6 +51,38 @@ fn shares_stay_while_the_global_server_does_not_answer() {
             sleep(TICK).await;
             assert!(scenario.have_all_shares());
         }
+    });
+}
+
+/// The global server loses all votes while a change of the weights is pending, and a region that has not voted for the new
+/// weights cannot reach it: the others do not take what that region still enforces.
+#[test]
+fn pending_weights_stay_pending_when_the_global_server_loses_its_state() {
+    in_scenarios(&async |scenario: &mut RegionScenario| {
+        scenario.run_for(4).await;
+        let regions = scenario.regions.len();
+        scenario.weights = weights(&mut scenario.random, regions);
+        scenario.allowance += scenario.quota.burst();
+        for region in 1..regions {
+            for instance in 0..scenario.regions[region].instances.len() {
+                scenario.restart(region, instance);
+            }
+        }
+        scenario.run_for(4).await;
+        {
+            let hashes = &mut scenario.hashes.lock().unwrap();
+            hashes.flush_global();
+            hashes.cut(0, None, ExchangeServer::Global, Duration::from_secs(3_600));
+        }
+        for _ in 0..10 * EPOCH.as_millis() / TICK.as_millis() {
+            scenario.request_all();
+            sleep(TICK).await;
+            let shares: Vec<u32> = scenario.regions.iter().filter_map(|region| region.instances[0].share()).collect();
+            assert!(shares.iter().sum::<u32>() <= 1_000, "{shares:?}");
+        }
+        // What the server had lent for two epochs may be lent once more.
+        scenario.allowance += 2 * scenario.quota.amount();
+        scenario.check_bound().unwrap();
     });
 }
 

@@ -1,4 +1,5 @@
-//! Regions on real servers: what regions admit with loans and with static shares, and what an epoch costs.
+//! Regions on real servers: what regions admit with loans and with static shares, and what an epoch costs. Regions in
+//! memory: what a decision costs.
 
 #![allow(clippy::float_arithmetic, reason = "results are not quotas")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints its results")]
@@ -11,6 +12,7 @@ mod epoch_cost;
 #[path = "../redis/goals.rs"]
 #[allow(dead_code, reason = "that of the shared store has more members")]
 mod goals;
+mod in_memory;
 mod instances;
 mod server_load;
 mod throughput;
@@ -34,12 +36,16 @@ fn main() {
     // One thread, whose processor time is that of all instances.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut goals = Goals::default();
-    let is_only = |name: &str| arguments.iter().any(|argument| argument == name);
+    let only = ["lending", "in-memory", "epochs"].into_iter().find(|name| arguments.iter().any(|given| given == name));
+    let runs = |name: &str| only.is_none_or(|only| only == name);
     runtime.block_on(async {
-        if !is_only("epochs") {
+        if runs("lending") {
             throughput::measure(effort, &mut goals).await;
         }
-        if !is_only("lending") {
+        if runs("in-memory") {
+            in_memory::measure(effort).await;
+        }
+        if runs("epochs") {
             epoch_cost::measure(effort).await;
         }
     });

@@ -1,0 +1,15 @@
+//! The Rust code of the documentation, compiled and run as documentation tests.
+//!
+//! The published crates must not include files outside their packages, so the pages are here.
+
+#[cfg(doctest)]
+macro_rules! pages {
+    ($($name:ident: $text:expr;)*) => {
+        $(#[doc = $text] mod $name {})*
+    };
+}
+
+#[cfg(doctest)]
+pages! {
+    redis_clients: include_str!("../../../docs/redis-clients.md");
+}

@@ -66,7 +66,7 @@ fn warning(line: &str) -> Option<&str> {
 }
 
 #[test]
-fn part_of_a_policy_is_completed() {
+fn fragment_is_completed_to_a_policy() {
     for (part, expected) in [
         ("# a\nversion: 1\nrules: []\n", Some("# a\nversion: 1\n")),
         ("- name: a\n  limit: 1/s\n", Some("rules:\n  - name: a\n    limit: 1/s\n")),

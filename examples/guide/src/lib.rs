@@ -11,5 +11,5 @@ macro_rules! pages {
 
 #[cfg(doctest)]
 pages! {
-    redis_clients: include_str!("../../../docs/redis-clients.md");
+    quick_start: include_str!("../../../docs/guide/quick-start.md");
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
 
 mod blocks;
+mod charts;
 mod commands;
 mod elsewhere;
 mod expected;

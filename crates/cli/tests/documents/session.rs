@@ -8,8 +8,7 @@ use std::process::{Command as Process, Stdio};
 use tollgate_testbed::TemporaryDirectory;
 
 use crate::commands::Command;
-use crate::expected;
-use crate::namespace;
+use crate::{charts, expected, namespace};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -86,7 +85,7 @@ pub(crate) fn run(page: &str, steps: &[Step]) -> Result<(), String> {
     for (number, step) in steps.iter().enumerate() {
         files.check(number, step).map_err(|problem| format!("{page}:{problem}{stderr}"))?;
     }
-    Ok(())
+    charts::check(page, &files.home)
 }
 
 /// Runs the shell, and returns what it writes to stderr.

@@ -11,5 +11,6 @@ macro_rules! pages {
 
 #[cfg(doctest)]
 pages! {
+    library: include_str!("../../../docs/guide/library.md");
     quick_start: include_str!("../../../docs/guide/quick-start.md");
 }

@@ -14,5 +14,6 @@ mod namespace;
 mod page;
 mod pages;
 mod policies;
+mod promises;
 mod rust_examples;
 mod session;

@@ -189,7 +189,7 @@ fn check_command(command: &Command, must_succeed: bool, code: Option<&str>, outp
     if shown_lines.is_empty() {
         return Ok(());
     }
-    // A service prints more after the lines that the page shows.
+    // A service prints more lines after the lines that the page shows.
     if command.service().is_some() {
         shown_lines.push("..");
     }

@@ -12,5 +12,6 @@ macro_rules! pages {
 #[cfg(doctest)]
 pages! {
     library: include_str!("../../../docs/guide/library.md");
+    migrating_from_governor: include_str!("../../../docs/migrating/governor.md");
     quick_start: include_str!("../../../docs/guide/quick-start.md");
 }

@@ -83,7 +83,7 @@ impl Page {
         let Some(text) = policies::complete(&block.text) else {
             return if is_file { Ok(()) } else { Err("this is no policy; is it not run?".to_owned()) };
         };
-        let warnings = block.mark("warns").unwrap_or_default().split(", ").filter(|code| !code.is_empty());
+        let warnings = block.mark("warns").unwrap_or_default().split([',', ' ']).filter(|code| !code.is_empty());
         let warnings = (text == block.text).then(|| warnings.map(str::to_owned).collect());
         self.steps.push(Step::Validate { line: block.line, text, warnings });
         Ok(())

@@ -11,6 +11,7 @@ macro_rules! pages {
 
 #[cfg(doctest)]
 pages! {
+    clients: include_str!("../../../docs/clients.md");
     library: include_str!("../../../docs/guide/library.md");
     migrating_from_governor: include_str!("../../../docs/migrating/governor.md");
     quick_start: include_str!("../../../docs/guide/quick-start.md");

@@ -3,6 +3,7 @@
 //!
 //! `TOLLGATE_PAGE=docs/service.md` runs a single page.
 #![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
+#![allow(clippy::print_stdout, reason = "the report of a test that fails: what was not run, and how long pages took")]
 
 mod blocks;
 mod charts;

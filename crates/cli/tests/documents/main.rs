@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
 #![allow(clippy::print_stdout, reason = "the report of a test that fails: what was not run, and how long pages took")]
 
+mod anchors;
 mod blocks;
 mod charts;
 mod commands;

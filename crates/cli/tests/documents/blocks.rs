@@ -7,6 +7,7 @@ pub(crate) struct Block {
     pub(crate) text: String,
     /// The line of the first line of the text.
     pub(crate) line: usize,
+    /// The words and what follows them, the last first.
     marks: Vec<(String, String)>,
 }
 
@@ -16,7 +17,12 @@ const MARKS: [&str; 4] = ["file", "not run", "run first", "warns"];
 impl Block {
     /// What follows the word in a comment such as `<!-- file: policy.yaml -->`.
     pub(crate) fn mark(&self, word: &str) -> Option<&str> {
-        self.marks.iter().find(|mark| mark.0 == word).map(|mark| mark.1.as_str())
+        self.marks(word).next()
+    }
+
+    /// What follows the word in each such comment, in their order.
+    pub(crate) fn marks(&self, word: &str) -> impl Iterator<Item = &str> {
+        self.marks.iter().rev().filter(move |mark| mark.0 == word).map(|mark| mark.1.as_str())
     }
 }
 

@@ -32,7 +32,7 @@ impl Page {
     }
 
     fn add(&mut self, name: &str, block: &Block) -> Result<(), String> {
-        if let Some(command) = block.mark("run first") {
+        for command in block.marks("run first") {
             self.run(Command { line: block.line, text: format!("{command}\n"), output: None });
         }
         if let Some(reason) = block.mark("not run") {

@@ -14,10 +14,11 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The programs that pages may call, apart from `tollgate` and the `cargo` commands that run it: those that are on every
 /// Debian system, and those that `scripts/test` installs.
-const PROGRAMS: [&str; 33] = [
+const PROGRAMS: [&str; 34] = [
     "awk",
     "bash",
     "cat",
+    "chmod",
     "cp",
     "curl",
     "cut",
@@ -94,6 +95,7 @@ fn execute(process: &mut Process, files: &Files) -> String {
     process.env_clear().env("PATH", path).env("HOME", &files.root).env("LANG", "C.UTF-8").env("TZ", "UTC");
     // redis-cli prints as it does on a terminal. The secret is that of the policies which verify tokens.
     process.env("FAKETTY", "1").env("JWT_SECRET", "0123456789abcdef0123456789abcdef");
+    process.env("CURL_HOME", &files.steps);
     let output = process.stdin(Stdio::null()).output().unwrap();
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -117,6 +119,8 @@ impl Files {
         for folder in [&files.root.join("target/release"), &files.bin, &files.steps] {
             fs::create_dir_all(folder).unwrap();
         }
+        // curl succeeds with a 404 otherwise.
+        fs::write(files.steps.join(".curlrc"), "fail-with-body\n").unwrap();
         copy(&Path::new(REPOSITORY).join("deploy"), &files.root.join("deploy"));
         files.install_programs();
         files

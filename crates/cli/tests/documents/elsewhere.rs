@@ -1,6 +1,7 @@
 //! Blocks and commands that other tests run. Each is in one place only.
 
-use crate::blocks::Block;
+use crate::blocks::{Block, blocks};
+use crate::pages::{names, text};
 
 /// Blocks of a page that another test compares, runs, or makes the same calls as: the page, the language, how the blocks begin, and the test.
 const BLOCKS: [(&str, &str, &str, &str); 9] = [
@@ -35,6 +36,20 @@ pub(crate) fn has_block(page: &str, block: &Block) -> bool {
 /// Whether another test runs the command.
 pub(crate) fn has_command(command: &str) -> bool {
     COMMANDS.iter().any(|(beginning, _)| command.starts_with(beginning))
+}
+
+#[test]
+fn every_exception_is_needed() {
+    let pages: Vec<(String, String)> = names().into_iter().map(|name| (name.clone(), text(&name))).collect();
+    for (page, language, beginning, _) in BLOCKS {
+        let is_it = |block: &Block| block.language == language && block.text.starts_with(beginning);
+        assert!(blocks(&text(page)).iter().any(is_it), "{page} has no such block of {language}");
+    }
+    for (beginning, _) in COMMANDS {
+        let has_it =
+            |page: &(String, String)| page.1.lines().any(|line| line.trim_start_matches("$ ").starts_with(beginning));
+        assert!(pages.iter().any(has_it), "no page has the command {beginning}");
+    }
 }
 
 #[test]

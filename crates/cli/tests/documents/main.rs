@@ -5,14 +5,10 @@
 #![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
 #![allow(clippy::print_stdout, reason = "the report of a test that fails: what was not run, and how long pages took")]
 
-mod anchors;
 mod blocks;
-mod charts;
 mod commands;
 mod elsewhere;
-mod expected;
-mod index;
-mod namespace;
+mod links;
 mod page;
 mod pages;
 mod policies;

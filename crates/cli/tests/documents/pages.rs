@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::page::Page;
-use crate::{namespace, session};
+use crate::session::{self, namespace};
 
 /// Pages wait more than they compute: for services to start, and for commands with pauses.
 const AT_ONCE: usize = 4;

@@ -2,7 +2,7 @@
 
 /// Whether a page that shows these lines describes the output. `..` within a line matches any text, and alone any lines.
 /// In a line that does not match as a whole, two spaces and `#` begin a comment for the reader.
-pub(crate) fn matches(shown: &[&str], output: &[&str]) -> bool {
+pub(super) fn matches(shown: &[&str], output: &[&str]) -> bool {
     match shown.split_first() {
         None => output.is_empty(),
         Some((line, rest)) if is_elision(line) => (0..=output.len()).any(|skipped| matches(rest, &output[skipped..])),
@@ -13,7 +13,7 @@ pub(crate) fn matches(shown: &[&str], output: &[&str]) -> bool {
 }
 
 /// The lines of a text without spaces at their ends, and without empty lines at its end.
-pub(crate) fn lines(text: &str) -> Vec<&str> {
+pub(super) fn lines(text: &str) -> Vec<&str> {
     text.trim_end().lines().map(str::trim_end).collect()
 }
 

@@ -1,5 +1,9 @@
 //! Runs the steps of a page in one shell, with a directory and a network of its own.
 
+mod charts;
+mod expected;
+pub(crate) mod namespace;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -8,7 +12,6 @@ use std::process::{Command as Process, Stdio};
 use tollgate_testbed::TemporaryDirectory;
 
 use crate::commands::Command;
-use crate::{charts, expected, namespace};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 

@@ -7,7 +7,7 @@ use crate::pages::repository;
 
 /// Compares the charts that a session has drawn with those in `docs/charts`. `TOLLGATE_WRITE_OUTPUTS=1` rewrites them;
 /// review the changes.
-pub(crate) fn check(page: &str, directory: &Path) -> Result<(), String> {
+pub(super) fn check(page: &str, directory: &Path) -> Result<(), String> {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "svg") {

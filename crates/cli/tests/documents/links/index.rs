@@ -17,7 +17,7 @@ fn links(page: &str) -> Vec<String> {
 }
 
 /// The page that a link shows: a directory shows its README.
-pub(crate) fn page_of(target: &Path) -> Option<String> {
+pub(super) fn page_of(target: &Path) -> Option<String> {
     let mut path = PathBuf::new();
     for component in target.components() {
         match component {

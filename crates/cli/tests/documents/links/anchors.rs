@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::index::page_of;
+use super::index::page_of;
 use crate::pages::{names, repository, text};
 
 /// The anchors of the headings of a page, as GitHub forms them. A repeated one has a number.

@@ -1,7 +1,8 @@
 //! Counters that several instances share: on Redis, Valkey or a cluster of either.
 //!
 //! A [`RedisStore`] implements the same interface as the memory store. `docs/redis.md` states its guarantees, its
-//! requirements, and its behaviour while the servers are unreachable.
+//! requirements, and its behaviour while the servers are unreachable; `docs/leases.md` and `docs/regions.md` describe
+//! leases and regions.
 
 // The decision path: `store` groups charges by slot, joins equal requests into one call, caches refusals and sends
 // refunds; `script` encodes a `Call` as one script call and decodes the reply into decisions; the client in `wire` is

@@ -35,6 +35,39 @@ fn readme_shows_the_output_of_the_example() {
     }
 }
 
+/// The status and the fields of a response.
+#[cfg(feature = "axum")]
+fn head(response: &axum::response::Response) -> Vec<String> {
+    let status = format!("{:?} {}", response.version(), response.status());
+    let fields = response.headers().iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
+    std::iter::once(status).chain(fields).collect()
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn readme_shows_the_response_to_a_refused_request() {
+    use tower::ServiceExt as _;
+
+    let clock = tollgate::ManualClock::at(1_789_480_800_000_000_000);
+    let rule = tollgate::rule("per-ip").per("client_ip").limit("100/min");
+    let limiter = tollgate::Limiter::builder().rule(rule).build_with_clock(clock).unwrap();
+    let app = axum::Router::new().route("/", axum::routing::get(|| async { "hello" })).layer(limiter.layer());
+    let request = || {
+        let peer = axum::extract::ConnectInfo(std::net::SocketAddr::from(([203, 0, 113, 9], 40_000)));
+        axum::http::Request::get("/").extension(peer).body(axum::body::Body::empty()).unwrap()
+    };
+    for _ in 0..100 {
+        assert_eq!(app.clone().oneshot(request()).await.unwrap().status(), 200);
+    }
+    let refused = head(&app.oneshot(request()).await.unwrap());
+    let page = include_str!("../../../README.md");
+    let shown = page.split("```console\n").find(|block| block.starts_with("HTTP/1.1 429")).unwrap();
+    let shown: Vec<&str> = shown.lines().take_while(|line| *line != "```").collect();
+    let missing: Vec<&&str> = shown.iter().filter(|line| !refused.iter().any(|found| found == *line)).collect();
+    assert!(missing.is_empty(), "{missing:?} are not in {refused:?}");
+    assert_eq!(shown.len(), 8);
+}
+
 /// How many of 100 a minute pass within one minute: 300 at once, then one every 50 ms.
 fn passed_in_a_minute(algorithm: tollgate::AlgorithmKind) -> usize {
     let clock = tollgate::ManualClock::at(1_800_000_000_000_000_000);

@@ -1,0 +1,4 @@
+//! Links between pages.
+
+mod anchors;
+mod index;

@@ -28,6 +28,8 @@ struct DividedCharge<'a> {
 /// A key of a request, as it was and as the request leaves it.
 struct RequestKey {
     name: KeyName,
+    /// Whether it has an entry.
+    is_known: bool,
     before: RefilledKey,
     after: RefilledKey,
     /// The least rate at which it will be refilled.
@@ -90,8 +92,9 @@ impl Inner {
             let schedule = self.regions.schedule(&report_name, now);
             let bucket = divided.iter().find(|charge| charge.key == index).map(|charge| &charge.bucket);
             let known = locked.read(&name, &schedule, BASE_NS, now_ns);
+            let is_known = known.is_some();
             let Some(before) = known.or_else(|| Some(RefilledKey::unused(bucket?, now_ns))) else { continue };
-            keys.push(RequestKey { name, after: before.clone(), before, least: schedule.least });
+            keys.push(RequestKey { name, is_known, after: before.clone(), before, least: schedule.least });
         }
         let mut decisions: Decisions = smallvec![Decision::UNDECIDED; charges.len()];
         let mut receipts = Vec::new();
@@ -111,9 +114,8 @@ impl Inner {
             // A shadow charge without an entry is not counted.
             let _ = write(&mut locked, &keys);
         } else {
-            if is_written {
-                restore(&mut locked, &keys);
-            }
+            keys.iter_mut().for_each(|key| key.is_known |= is_written && key.after != key.before);
+            restore(&mut locked, &keys);
             keys.iter_mut().for_each(|key| key.after = key.before.clone());
             receipts.clear();
         }
@@ -292,10 +294,10 @@ fn write(locked: &mut LockedKeys<'_>, keys: &[RequestKey]) -> Result<(), NoEntry
     Ok(())
 }
 
-/// Writes keys as they were before the request.
+/// Writes keys as they were before the request, refilled until then: what was lent to a key is known for some epochs only.
 fn restore(locked: &mut LockedKeys<'_>, keys: &[RequestKey]) {
-    for key in keys.iter().filter(|key| key.after != key.before) {
-        // A key that was written has an entry.
+    for key in keys.iter().filter(|key| key.is_known) {
+        // A key that has an entry needs no other.
         let _ = locked.write(&key.name, key.before.clone(), key.least);
     }
 }

@@ -9,7 +9,11 @@ use tollgate_store::{
     BoxFuture, Charge, ChargeMode, Limit, LimitOptions, OnFailure, Outcome, Refusals, Source, Store, StoreAdmin,
 };
 
+use smallvec::smallvec;
+
 use super::RegionalMemoryStore;
+use super::limit::DividedLimit;
+use crate::call::RefillSchedule;
 use crate::regions::{Exchange, ExchangeServer, HashOp, HashReply, HashServer, RegionSettings};
 use crate::wire::RedisOptions;
 
@@ -103,6 +107,25 @@ async fn region_enforces_its_share_and_names_it_as_the_source() {
     assert!(wait <= Duration::from_millis(667), "{wait:?}");
     sleep(wait).await;
     assert!(check(&store, &[charge(&limit, 1)]).passed);
+}
+
+/// A refusal stores what was refilled until then, and does not create an entry.
+#[tokio::test(start_paused = true)]
+async fn refused_request_keeps_what_was_refilled() {
+    let store = us().await;
+    let limit = divided(&store, "rule", "100/s burst 100");
+    check(&store, &[charge(&limit, 30)]);
+    sleep(EPOCH / 4).await;
+    assert!(!check(&store, &[charge(&limit, 30)]).passed);
+    let name = DividedLimit::of(&limit).unwrap().key_name(b"alice");
+    let empty = RefillSchedule { base: Instant::now(), spans: smallvec![], least: 1 };
+    let now_ns = store.inner.time_ns(Instant::now());
+    let stored = store.inner.keys.lock(std::iter::once(&name)).read(&name, &empty, super::BASE_NS, now_ns).unwrap();
+    // At 1.5 tokens a second or more, of 30 that were used.
+    let used_ns = stored.state.tat - now_ns;
+    assert!((1..=300_000_000 - 3_700_000).contains(&used_ns), "{used_ns}");
+    assert!(!check(&store, &[Charge::new(&limit, b"bob", 31)]).passed);
+    assert_eq!(store.inner.keys.counts().0, 1);
 }
 
 /// The only busy region gets what the others do not need.

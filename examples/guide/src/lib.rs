@@ -14,5 +14,6 @@ pages! {
     clients: include_str!("../../../docs/clients.md");
     library: include_str!("../../../docs/guide/library.md");
     migrating_from_governor: include_str!("../../../docs/migrating/governor.md");
+    library_reference: include_str!("../../../docs/rust.md");
     quick_start: include_str!("../../../docs/guide/quick-start.md");
 }

@@ -49,8 +49,7 @@ fn links_to_headings_lead_to_headings() {
     let mut broken = Vec::new();
     // Whether the page itself exists, `scripts/check-links` checks.
     let is_page = |page: &str| page.ends_with(".md") && repository().join(page).exists();
-    // The README still has anchors from before leases and regions had pages of their own.
-    for name in names().into_iter().filter(|name| name != "README.md") {
+    for name in names() {
         for (link, page, anchor) in links(&name, &text(&name)) {
             if is_page(&page) && !anchors(&text(&page)).contains(&anchor) {
                 broken.push(format!("{name}: {link}"));

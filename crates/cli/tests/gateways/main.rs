@@ -9,6 +9,7 @@ mod client;
 mod closed_port;
 mod envoy;
 mod gateway;
+mod kubernetes;
 mod nginx;
 mod recipe;
 mod scenarios;

@@ -9,6 +9,7 @@ mod client;
 mod closed_port;
 mod envoy;
 mod gateway;
+mod haproxy;
 mod kubernetes;
 mod nginx;
 mod recipe;

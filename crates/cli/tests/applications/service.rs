@@ -1,0 +1,44 @@
+//! A `tollgate serve` process that applications ask.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use tollgate_testbed::ChildProcess;
+
+use crate::client::Client;
+
+const POLICY: &str = "version: 1
+identity: { api_key: { header: X-API-Key, trusted: true } }
+deny: { client_ip: 127.0.0.7 }
+rules:
+  - { name: things, when: { path: /things }, key: client_ip, limit: 5/h }
+  - { name: login, when: { method: POST, path: /login }, key: client_ip, limit: 2/h }
+  - { name: per-key, key: api_key, limit: 1/h }
+  - { name: queue, when: { path: /queue }, limit: 10/s, algorithm: leaky-bucket, queue: { size: 10, max_wait: 1s } }
+";
+
+pub(crate) struct Service {
+    pub(crate) http: SocketAddr,
+    pub(crate) process: ChildProcess,
+}
+
+impl Service {
+    pub(crate) fn start() -> Service {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command.args(["serve", "-", "--http", ":0", "--grpc", "off", "--resp", "off", "--admin", "off"]);
+        command.env_remove("NOTIFY_SOCKET").stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = ChildProcess::start(&mut command).unwrap();
+        process.write(POLICY).unwrap();
+        process.close_stdin();
+        let http = process.address_behind("tollgate: http listening on http://").unwrap();
+        process.drain_output();
+        Service { http, process }
+    }
+
+    /// The number of connections that were accepted, with the one that asks.
+    pub(crate) fn connections(&self) -> usize {
+        let metrics = Client { host: 1, gateway: self.http }.get("/metrics").body;
+        let total = "tollgate_connections_accepted_total{listener=\"http\"} ";
+        metrics.lines().find_map(|line| line.strip_prefix(total)).unwrap().parse().unwrap()
+    }
+}

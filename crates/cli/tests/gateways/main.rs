@@ -10,6 +10,7 @@ mod closed_port;
 mod envoy;
 mod gateway;
 mod haproxy;
+mod kong;
 mod kubernetes;
 mod nginx;
 mod recipe;

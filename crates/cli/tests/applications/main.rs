@@ -10,5 +10,6 @@ mod client;
 mod express;
 mod fastapi;
 mod flask;
+mod python3;
 mod scenarios;
 mod service;

@@ -24,8 +24,14 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn start() -> Service {
+        Service::start_with(&[], &[])
+    }
+
+    /// Starts with additional flags and variables.
+    pub(crate) fn start_with(flags: &[&str], variables: &[(&str, &str)]) -> Service {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         command.args(["serve", "-", "--http", ":0", "--grpc", "off", "--resp", "off", "--admin", "off"]);
+        command.args(flags).envs(variables.iter().copied());
         command.env_remove("NOTIFY_SOCKET").stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut process = ChildProcess::start(&mut command).unwrap();
         process.write(POLICY).unwrap();

@@ -1,10 +1,9 @@
 //! `examples/express`.
 
-use crate::application::Framework;
+use crate::application::{Framework, interpreted};
 use crate::scenarios;
 
-const EXPRESS: Framework =
-    Framework { name: "express", program: "node", script: "serve_express.js", path: "NODE_PATH" };
+const EXPRESS: Framework = Framework { command: |_| interpreted("node", "serve_express.js", "express", "NODE_PATH") };
 
 #[test]
 #[ignore = "needs Express"]

@@ -1,10 +1,9 @@
 //! `examples/fastapi`.
 
-use crate::application::Framework;
+use crate::application::{Framework, interpreted};
 use crate::scenarios;
 
-const FASTAPI: Framework =
-    Framework { name: "fastapi", program: "python3", script: "serve_asgi.py", path: "PYTHONPATH" };
+const FASTAPI: Framework = Framework { command: |_| interpreted("python3", "serve_asgi.py", "fastapi", "PYTHONPATH") };
 
 #[test]
 #[ignore = "needs FastAPI"]

@@ -1,9 +1,9 @@
 //! `examples/flask`.
 
-use crate::application::Framework;
+use crate::application::{Framework, interpreted};
 use crate::scenarios;
 
-const FLASK: Framework = Framework { name: "flask", program: "python3", script: "serve_wsgi.py", path: "PYTHONPATH" };
+const FLASK: Framework = Framework { command: |_| interpreted("python3", "serve_wsgi.py", "flask", "PYTHONPATH") };
 
 #[test]
 #[ignore = "needs Flask"]

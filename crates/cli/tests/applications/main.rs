@@ -13,3 +13,4 @@ mod flask;
 mod python3;
 mod scenarios;
 mod service;
+mod spring;

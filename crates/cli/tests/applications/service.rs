@@ -2,10 +2,13 @@
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tollgate_testbed::ChildProcess;
 
 use crate::client::Client;
+
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 const POLICY: &str = "version: 1
 identity: { api_key: { header: X-API-Key, trusted: true } }
@@ -46,5 +49,28 @@ impl Service {
         let metrics = Client { host: 1, gateway: self.http }.get("/metrics").body;
         let total = "tollgate_connections_accepted_total{listener=\"http\"} ";
         metrics.lines().find_map(|line| line.strip_prefix(total)).unwrap().parse().unwrap()
+    }
+
+    /// Stops all threads: the socket accepts, and nothing answers.
+    pub(crate) fn pause(&self) {
+        self.process.signal("STOP").unwrap();
+        let begun = Instant::now();
+        while !self.is_paused() {
+            assert!(begun.elapsed() < PAUSE_TIMEOUT, "the service does not stop");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn is_paused(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
+        threads.flatten().all(|thread| {
+            // The state follows the name in parentheses. A thread may end meanwhile.
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
+        })
+    }
+
+    pub(crate) fn resume(&self) {
+        self.process.signal("CONT").unwrap();
     }
 }

@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::envoy::ENVOY;
 use crate::gateway::Gateway;
 use crate::upstream;
-use envoy_config::with_ports;
+use envoy_config::for_test;
 use manifests::{Manifests, deployed};
 use pod::{Pod, SECRET, list, text};
 
@@ -65,8 +65,6 @@ fn pods_are_restricted_and_have_time_to_drain() {
 fn only_instances_with_a_shared_store_are_scaled() {
     let (base, redis) = (Manifests::rendered("base"), Manifests::rendered("overlays/redis"));
     let replicas = |manifests: &Manifests| manifests.named("Deployment", "tollgate")["spec"]["replicas"].clone();
-    let policy =
-        |manifests: &Manifests| manifests.named("ConfigMap", "tollgate-policy")["data"]["policy.yaml"].to_string();
     assert_eq!((replicas(&base), base.of_kind("HorizontalPodAutoscaler").len()), (1.into(), 0));
     assert!(!policy(&base).contains("store:"));
     assert_eq!((replicas(&redis), redis.of_kind("HorizontalPodAutoscaler").len()), (Value::Null, 1));
@@ -117,6 +115,26 @@ fn pods_with_redis_count_together() {
     assert_eq!(pods.each_ref().map(|pod| pod.probe("readinessProbe")), [200, 200]);
 }
 
+/// The kustomization in the README adds the component.
+#[test]
+#[ignore = "needs kubernetes"]
+fn access_token_is_required_with_the_component() {
+    let readme = std::fs::read_to_string(deployed("README.md")).unwrap();
+    let (_, written) = readme.split_once("```yaml\n# kustomization.yaml\n").unwrap();
+    let manifests = Manifests::of_user(written.split_once("```").unwrap().0);
+    references::check(&manifests, &Manifests::rendered("monitoring"), &readme);
+    assert!(text(&manifests.container()["image"]).starts_with("registry.internal/tollgate:"));
+    // Counted in memory: this test needs no Redis.
+    let pod = Pod::start(&manifests.with(&policy(&manifests), &policy(&Manifests::rendered("base"))));
+    let status = |fields: &[(&str, &str)]| {
+        let client = Client { host: 1, gateway: pod.port("http") };
+        client.post("/v1/check", fields, "{}").status
+    };
+    let token = format!("Bearer {SECRET}");
+    assert_eq!([status(&[]), status(&[("authorization", &token)])], [401, 200]);
+    assert_eq!([pod.probe("livenessProbe"), pod.probe("readinessProbe")], [200, 200]);
+}
+
 /// Starts Envoy with a configuration that a gateway would generate, and a pod behind it.
 fn limited_by(file: &str, generate: fn(&Manifests, SocketAddr) -> Value) {
     let base = Manifests::rendered("base");
@@ -125,7 +143,7 @@ fn limited_by(file: &str, generate: fn(&Manifests, SocketAddr) -> Value) {
     let config = generate(&manifests, pod.port("grpc"));
     let upstream = upstream::start();
     let gateway = Gateway::start_written(&ENVOY, |directory, ports| {
-        let config = with_ports(config.clone(), ports[0].1, upstream);
+        let config = for_test(config.clone(), ports[0].1, upstream);
         std::fs::write(directory.join("envoy.yaml"), config.to_string()).unwrap();
     });
     let login = |host| gateway.client(host).post("/login?next=%2F", &[("X-Forwarded-For", "203.0.113.77")], "");
@@ -142,6 +160,11 @@ fn limited_by(file: &str, generate: fn(&Manifests, SocketAddr) -> Value) {
         let service = base.named("Service", &name);
         assert!(list(&service["spec"]["ports"]).iter().any(|known| known["port"] == port), "{name} has no port {port}");
     }
+}
+
+/// The policy in the ConfigMap, as a JSON string.
+fn policy(manifests: &Manifests) -> String {
+    manifests.named("ConfigMap", "tollgate-policy")["data"]["policy.yaml"].to_string()
 }
 
 /// The Services of the namespace that a manifest refers to, and their ports.

@@ -146,12 +146,15 @@ fn add_named_cluster(config: &mut Value, mut cluster: Value, grpc: SocketAddr) {
     config["static_resources"]["clusters"].as_array_mut().unwrap().push(cluster);
 }
 
-/// Sets the ports of the listener and of the upstream.
-pub(crate) fn with_ports(mut config: Value, listener: u16, upstream: SocketAddr) -> Value {
+/// Sets the ports of the listener and of the upstream, and a timeout for machines under load.
+pub(crate) fn for_test(mut config: Value, listener: u16, upstream: SocketAddr) -> Value {
     at(&mut config, LISTENER)["address"]["socket_address"]["port_value"] = listener.into();
     let service =
         "/static_resources/clusters/0/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address";
     at(&mut config, service)["port_value"] = upstream.port().into();
+    let timeout = &mut at(&mut config, CONNECTION_MANAGER)["http_filters"][0]["typed_config"]["timeout"];
+    assert!(text(timeout).trim_end_matches("0s").starts_with("0.25"), "{timeout}");
+    *timeout = "5s".into();
     config
 }
 

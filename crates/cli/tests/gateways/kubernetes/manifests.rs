@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 use serde_json::Value;
+use tollgate_testbed::TemporaryDirectory;
 
 /// Objects of Kubernetes.
 #[derive(Clone, Debug)]
@@ -21,8 +22,24 @@ impl Manifests {
     }
 
     fn render(kustomization: &str) -> Manifests {
+        Manifests::built(&deployed(kustomization))
+    }
+
+    /// Renders a kustomization that refers to those of `deploy/kubernetes` by `PATH/`.
+    pub(crate) fn of_user(kustomization: &str) -> Manifests {
+        let directory = TemporaryDirectory::new("kustomization").unwrap();
+        let place = directory.path().canonicalize().unwrap();
+        // kustomize accepts only relative paths.
+        let root = "../".repeat(place.components().count() - 1);
+        let deployed = deployed("").canonicalize().unwrap();
+        let path = format!("{root}{}/", deployed.strip_prefix("/").unwrap().display());
+        std::fs::write(place.join("kustomization.yaml"), kustomization.replace("PATH/", &path)).unwrap();
+        Manifests::built(&place)
+    }
+
+    fn built(directory: &Path) -> Manifests {
         let program = std::env::var_os("KUSTOMIZE").unwrap_or_else(|| "kustomize".into());
-        Manifests::parse(&stdout_of(Command::new(program).arg("build").arg(deployed(kustomization)), "")).unwrap()
+        Manifests::parse(&stdout_of(Command::new(program).arg("build").arg(directory), "")).unwrap()
     }
 
     /// Reads a file.

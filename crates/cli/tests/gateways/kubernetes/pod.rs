@@ -30,7 +30,7 @@ impl Pod {
         for mount in list(&container["volumeMounts"]) {
             mount_volume(manifests, mount, files.path());
         }
-        assert_eq!(container["command"], serde_json::json!(["tollgate"]));
+        assert_eq!(container["command"], serde_json::json!(["/usr/bin/tollgate"]));
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         command.args(arguments(&container, files.path())).env_clear().envs(variables(&container));
         command.stdin(Stdio::null()).stderr(Stdio::piped());

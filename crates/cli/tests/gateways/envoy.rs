@@ -8,7 +8,7 @@ use crate::scenarios::{self, Passes};
 use crate::tollgate::Tollgate;
 use crate::upstream;
 
-const ENVOY: Program = Program {
+pub(crate) const ENVOY: Program = Program {
     name: "envoy",
     // Instances on one machine need different base IDs, else they share memory.
     arguments: &["-c", "envoy.yaml", "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "error"],

@@ -54,17 +54,25 @@ pub(crate) struct Backends {
 impl Gateway {
     /// Starts a gateway with a recipe in which `choice.0` is replaced by `choice.1`.
     pub(crate) fn start(program: &Program, backends: &Backends, choice: (&'static str, &'static str)) -> Gateway {
-        let started = (0..ATTEMPTS).find_map(|_| Gateway::try_start(program, backends, choice));
+        Gateway::start_written(program, |directory, ports| {
+            let mut ports = ports.to_vec();
+            ports.push((8000, backends.upstream.port()));
+            ports.push((backends.tollgate.0, backends.tollgate.1.port()));
+            Recipe { program: program.name, ports, choice }.write(directory);
+        })
+    }
+
+    /// Starts a gateway in a directory with the files of `write`, which gets each port of the program, and the actual one.
+    pub(crate) fn start_written(program: &Program, write: impl Fn(&Path, &[(u16, u16)])) -> Gateway {
+        let started = (0..ATTEMPTS).find_map(|_| Gateway::try_start(program, &write));
         started.unwrap_or_else(|| panic!("{} exits before it answers", program.name))
     }
 
-    fn try_start(program: &Program, backends: &Backends, choice: (&'static str, &'static str)) -> Option<Gateway> {
-        let mut ports: Vec<(u16, u16)> = program.listens.iter().map(|port| (*port, free_port())).collect();
+    fn try_start(program: &Program, write: impl Fn(&Path, &[(u16, u16)])) -> Option<Gateway> {
+        let ports: Vec<(u16, u16)> = program.listens.iter().map(|port| (*port, free_port())).collect();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports[0].1));
-        ports.push((8000, backends.upstream.port()));
-        ports.push((backends.tollgate.0, backends.tollgate.1.port()));
         let directory = TemporaryDirectory::new(program.name).unwrap();
-        Recipe { program: program.name, ports, choice }.write(directory.path());
+        write(directory.path(), &ports);
         let process = program.run(directory.path());
         let mut gateway = Gateway { address, process, _directory: directory };
         gateway.answers().then_some(gateway)

@@ -54,12 +54,13 @@ fn deployed(program: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(program)
 }
 
-fn behind_proxy(text: &str) -> String {
+/// The text with the address of the test's proxy in front of the gateway.
+pub(crate) fn behind_proxy(text: &str) -> String {
     text.replace(WRITTEN_PROXY, &format!("127.0.0.{PROXY_HOST}"))
 }
 
 /// Replaces whole numbers, in one pass.
-fn with_ports(text: &str, ports: &[(u16, u16)]) -> String {
+pub(crate) fn with_ports(text: &str, ports: &[(u16, u16)]) -> String {
     let mut replaced = String::with_capacity(text.len());
     let mut rest = text;
     while !rest.is_empty() {

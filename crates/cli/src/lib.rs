@@ -6,6 +6,7 @@ mod calibrate;
 mod check;
 mod colours;
 mod compare;
+mod completions;
 mod demo;
 mod exit;
 mod explain;
@@ -13,6 +14,7 @@ mod import;
 mod init;
 mod keys;
 mod limits;
+mod manual;
 mod message;
 mod output;
 mod policy_file;
@@ -58,6 +60,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         CliCommand::Top(arguments) => top::top(&arguments),
         CliCommand::Import(arguments) => import::import(&arguments),
         CliCommand::Message(arguments) => message::message(&arguments),
+        CliCommand::Completions(arguments) => completions::completions(&arguments),
+        CliCommand::Manual(arguments) => manual::manual(&arguments),
         CliCommand::Schema => output::print(&format!("{}\n", json_schema().trim_end())).map(|()| Exit::Done),
     };
     let exit = match result {

@@ -13,6 +13,7 @@ mod identities;
 mod key_rotation;
 mod leases;
 mod log;
+mod manual;
 mod one_address;
 mod outputs;
 mod policies;

@@ -12,6 +12,7 @@ use crate::keys::KeysArguments;
 use crate::limits::LimitsArguments;
 use crate::manual::ManualArguments;
 use crate::message::MessageArguments;
+use crate::ready::ReadyArguments;
 use crate::serve::ServeArguments;
 use crate::simulate::SimulateArguments;
 use crate::status::StatusArguments;
@@ -43,6 +44,7 @@ pub(crate) enum CliCommand {
     Compare(CompareArguments),
     Calibrate(CalibrateArguments),
     Check(CheckArguments),
+    Ready(ReadyArguments),
     Keys(KeysArguments),
     Status(StatusArguments),
     Top(TopArguments),

@@ -18,6 +18,7 @@ mod manual;
 mod message;
 mod output;
 mod policy_file;
+mod ready;
 mod region;
 mod remote;
 mod request;
@@ -55,6 +56,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         CliCommand::Compare(arguments) => compare::compare(&arguments),
         CliCommand::Calibrate(arguments) => calibrate::calibrate(&arguments),
         CliCommand::Check(arguments) => check::check(&arguments),
+        CliCommand::Ready(arguments) => ready::ready(&arguments),
         CliCommand::Keys(arguments) => keys::keys(&arguments),
         CliCommand::Status(arguments) => status::status(&arguments),
         CliCommand::Top(arguments) => top::top(&arguments),

@@ -17,6 +17,7 @@ mod manual;
 mod one_address;
 mod outputs;
 mod policies;
+mod ready;
 mod region_servers;
 mod regions;
 mod reload;

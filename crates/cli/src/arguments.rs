@@ -3,13 +3,16 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::calibrate::CalibrateArguments;
 use crate::check::CheckArguments;
 use crate::compare::CompareArguments;
+use crate::completions::CompletionsArguments;
 use crate::demo::DemoArguments;
 use crate::explain::ExplainArguments;
 use crate::import::ImportArguments;
 use crate::init::InitArguments;
 use crate::keys::KeysArguments;
 use crate::limits::LimitsArguments;
+use crate::manual::ManualArguments;
 use crate::message::MessageArguments;
+use crate::ready::ReadyArguments;
 use crate::serve::ServeArguments;
 use crate::simulate::SimulateArguments;
 use crate::status::StatusArguments;
@@ -41,6 +44,7 @@ pub(crate) enum CliCommand {
     Compare(CompareArguments),
     Calibrate(CalibrateArguments),
     Check(CheckArguments),
+    Ready(ReadyArguments),
     Keys(KeysArguments),
     Status(StatusArguments),
     Top(TopArguments),
@@ -52,6 +56,8 @@ pub(crate) enum CliCommand {
     /// example whether an identity is declared, are checked by `tollgate
     /// validate` only.
     Schema,
+    Completions(CompletionsArguments),
+    Manual(ManualArguments),
 }
 
 /// The format of a result.

@@ -6,6 +6,7 @@ mod calibrate;
 mod check;
 mod colours;
 mod compare;
+mod completions;
 mod demo;
 mod exit;
 mod explain;
@@ -13,9 +14,11 @@ mod import;
 mod init;
 mod keys;
 mod limits;
+mod manual;
 mod message;
 mod output;
 mod policy_file;
+mod ready;
 mod region;
 mod remote;
 mod request;
@@ -53,11 +56,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         CliCommand::Compare(arguments) => compare::compare(&arguments),
         CliCommand::Calibrate(arguments) => calibrate::calibrate(&arguments),
         CliCommand::Check(arguments) => check::check(&arguments),
+        CliCommand::Ready(arguments) => ready::ready(&arguments),
         CliCommand::Keys(arguments) => keys::keys(&arguments),
         CliCommand::Status(arguments) => status::status(&arguments),
         CliCommand::Top(arguments) => top::top(&arguments),
         CliCommand::Import(arguments) => import::import(&arguments),
         CliCommand::Message(arguments) => message::message(&arguments),
+        CliCommand::Completions(arguments) => completions::completions(&arguments),
+        CliCommand::Manual(arguments) => manual::manual(&arguments),
         CliCommand::Schema => output::print(&format!("{}\n", json_schema().trim_end())).map(|()| Exit::Done),
     };
     let exit = match result {

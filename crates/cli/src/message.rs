@@ -5,8 +5,9 @@ use tollgate::policy::{ERROR_CODES, NOTE_CODES, SECRET_CODES, WARNING_CODES};
 use crate::exit::{Exit, Failure};
 use crate::output;
 
-/// The page `docs/policy-messages.md`, so that the program can print its parts.
-const PAGE: &str = include_str!("../../../docs/policy-messages.md");
+/// The page `docs/policy-messages.md`, so that the program can print its parts. A symbolic link: a published package
+/// has only what is below its directory.
+const PAGE: &str = include_str!("policy-messages.md");
 
 /// The beginning of a heading of the page; a code follows.
 const HEADING: &str = "### ";

@@ -17,8 +17,9 @@ const BLOCKS: [(&str, &str, &str, &str); 9] = [
 ];
 
 /// Beginnings of commands that other tests run, with the test, because they need other programs, or a terminal.
-const COMMANDS: [(&str, &str); 6] = [
+const COMMANDS: [(&str, &str); 7] = [
     ("envoy -c ", "crates/cli/tests/gateways/envoy.rs"),
+    ("haproxy -f ", "crates/cli/tests/gateways/haproxy.rs"),
     ("nginx -p ", "crates/cli/tests/gateways/nginx.rs"),
     ("caddy run ", "crates/cli/tests/gateways/caddy.rs"),
     ("traefik --configFile", "crates/cli/tests/gateways/traefik.rs"),

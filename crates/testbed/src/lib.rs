@@ -19,6 +19,7 @@ pub use cluster::RedisCluster;
 pub use directory::TemporaryDirectory;
 pub use fault_proxy::{Fault, FaultProxy};
 pub use in_process::{InProcess, StopSignal};
+pub use port::ReservedPort;
 pub use redis::{Binary, RedisServer, RedisSetup};
 pub use reply::{Reply, ask};
 pub use sentinel::SentinelTrio;

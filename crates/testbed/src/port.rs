@@ -13,14 +13,15 @@ static TRIED: AtomicU16 = AtomicU16::new(0);
 
 /// A port that no other testbed on this machine uses until this is dropped.
 #[derive(Debug)]
-pub(crate) struct ReservedPort {
+pub struct ReservedPort {
     number: u16,
     // The lock is released when the file is closed, even if the process is killed.
     _lock: File,
 }
 
 impl ReservedPort {
-    pub(crate) fn new() -> io::Result<ReservedPort> {
+    /// Reserves a port on which nothing listens.
+    pub fn new() -> io::Result<ReservedPort> {
         let directory = env::temp_dir().join("tollgate-ports");
         fs::create_dir_all(&directory)?;
         // Processes begin at different ports, so that they rarely try the same one.
@@ -36,7 +37,9 @@ impl ReservedPort {
         Err(io::Error::other(format!("no free port from {FIRST} to {}", FIRST + COUNT - 1)))
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    /// Returns the number of the port.
+    #[must_use]
+    pub fn number(&self) -> u16 {
         self.number
     }
 }

@@ -1,11 +1,11 @@
 //! A gateway process with the configuration of its recipe.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tollgate_testbed::{ChildProcess, TemporaryDirectory};
+use tollgate_testbed::{ChildProcess, ReservedPort, TemporaryDirectory};
 
 use crate::client::Client;
 use crate::recipe::Recipe;
@@ -31,6 +31,8 @@ pub(crate) struct Gateway {
     // In this order: the directory is removed after the process has ended.
     process: ChildProcess,
     _directory: TemporaryDirectory,
+    // Envoy and HAProxy would share the port of another instance, and each get a part of its connections.
+    _ports: Vec<ReservedPort>,
 }
 
 /// A gateway program and the command line for its recipe.
@@ -69,12 +71,14 @@ impl Gateway {
     }
 
     fn try_start(program: &Program, write: impl Fn(&Path, &[(u16, u16)])) -> Option<Gateway> {
-        let ports: Vec<(u16, u16)> = program.listens.iter().map(|port| (*port, free_port())).collect();
+        let reserved: Vec<ReservedPort> = program.listens.iter().map(|_| ReservedPort::new().unwrap()).collect();
+        let actual = reserved.iter().map(ReservedPort::number);
+        let ports: Vec<(u16, u16)> = program.listens.iter().copied().zip(actual).collect();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports[0].1));
         let directory = TemporaryDirectory::new(program.name).unwrap();
         write(directory.path(), &ports);
         let process = program.run(directory.path());
-        let mut gateway = Gateway { address, process, _directory: directory };
+        let mut gateway = Gateway { address, process, _directory: directory, _ports: reserved };
         gateway.answers().then_some(gateway)
     }
 
@@ -120,8 +124,4 @@ impl Program {
             panic!("{program} cannot be started: {error} (pip install {package} provides it; {variable} overrides its path)")
         })
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

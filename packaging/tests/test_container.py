@@ -14,7 +14,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from service import TIMEOUT, Service, check
+from service import TIMEOUT, Service, can_mount, check
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINER = ROOT / "packaging/container"
@@ -35,6 +35,7 @@ def libraries(program):
 
 @unittest.skipUnless(shutil.which("buildah"), "buildah is not installed")
 @unittest.skipUnless(os.geteuid() == 0, "only root can run the root of an image")
+@unittest.skipUnless(can_mount(), "this machine permits no mounts")
 class Image(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

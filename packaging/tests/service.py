@@ -83,9 +83,16 @@ class Service:
             self.end()
 
 
+def can_mount():
+    """Whether this process may have mounts of its own. Root in a container often may not."""
+    command = ["unshare", "--mount", "true"]
+    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
 def check(tollgate, service, *more):
-    """Asks for a decision with `tollgate check`: the exit code, which is 0 if the request is allowed, and the output."""
+    """Asks for a decision with `tollgate check`. Returns the exit code, 0 if the request is allowed, and the output."""
     url = "http://" + service.address("http").replace("0.0.0.0", "127.0.0.1")
     command = [tollgate, "check", "--url", url, "--ip", "203.0.113.9", *more]
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT, env={})
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    result = subprocess.run(command, **both, text=True, timeout=TIMEOUT, env={})
     return result.returncode, result.stdout

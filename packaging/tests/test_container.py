@@ -14,7 +14,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from service import TIMEOUT, Service, check
+from service import TIMEOUT, Service, can_mount, check
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINER = ROOT / "packaging/container"
@@ -35,6 +35,7 @@ def libraries(program):
 
 @unittest.skipUnless(shutil.which("buildah"), "buildah is not installed")
 @unittest.skipUnless(os.geteuid() == 0, "only root can run the root of an image")
+@unittest.skipUnless(can_mount(), "this machine permits no mounts")
 class Image(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -52,6 +53,19 @@ class Image(unittest.TestCase):
             place = cls.root / library.lstrip("/")
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(library, place)
+
+    def test_context_has_what_the_program_is_built_from(self):
+        copied = self.directory / "Dockerfile"
+        copied.write_text("FROM scratch\nCOPY . /source\n")
+        output(*self.buildah, "bud", "--file", str(copied), "--tag", "context", str(ROOT))
+        container = output(*self.buildah, "from", "--pull-never", "context").strip()
+        source = Path(output(*self.buildah, "mount", container).strip()) / "source"
+        output("cargo", "metadata", "--format-version=1", "--locked", "--offline", "--quiet", "--manifest-path",
+               str(source / "Cargo.toml"))
+        links = [path for path in source.rglob("*") if path.is_symlink()]
+        self.assertGreater(len(links), 10)
+        self.assertEqual([path for path in links if not path.exists()], [])
+        self.assertEqual({path.name for path in (source / "packaging").iterdir()}, {"third-party-licenses"})
 
     def command(self, *arguments):
         """A command in the root of the image, which is read-only, as the user of the image."""

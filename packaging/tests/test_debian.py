@@ -12,7 +12,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from service import TIMEOUT, Service, check
+from service import TIMEOUT, Service, can_mount, check
 from unit import Unit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -155,10 +155,6 @@ class Installed(unittest.TestCase):
     @unittest.skipUnless(shutil.which("lintian"), "lintian is not installed")
     def test_lintian_finds_nothing(self):
         self.assertEqual(output("lintian", "--allow-root", "--fail-on", "none", str(DEB)), "")
-
-
-def can_mount():
-    return subprocess.run(["unshare", "--mount", "true"], **QUIET).returncode == 0
 
 
 @unittest.skipIf(OBSTACLE, OBSTACLE)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 use tollgate_core::{Algorithm, Bucket, ChargeVerdict, Decision, RegionShare};
-use tollgate_store::{Charge, ChargeMode, ChargeReceipt, DecidedCharges, Outcome, Source, shadow_groups};
+use tollgate_store::{Charge, ChargeMode, ChargeReceipt, DecidedCharges, OnFailure, Outcome, Source, shadow_groups};
 
 use super::key_table::{KeyName, LockedKeys, NoEntry, RefilledKey};
 use super::limit::DividedLimit;
@@ -98,17 +98,10 @@ impl Inner {
         }
         let mut decisions: Decisions = smallvec![Decision::UNDECIDED; charges.len()];
         let mut receipts = Vec::new();
-        let mut passed =
-            divided.iter().all(|divided| !divided.charge.mode.can_refuse() || divided.fits(&mut keys, now_ns));
-        if passed {
-            passed = divided
-                .iter()
-                .filter(|divided| divided.charge.mode == ChargeMode::Enforce)
-                .all(|divided| divided.make(&mut keys, now_ns, &mut decisions, &mut receipts));
-        }
-        let is_full = passed && write(&mut locked, &keys).is_err();
-        let is_written = passed && !is_full;
-        passed = self.decide_others(charges, is_written, &mut decisions, &mut receipts) && is_written;
+        let fits = make_enforced(&divided, &mut keys, now_ns, &mut decisions, &mut receipts);
+        let is_full = fits && write(&mut locked, &keys).is_err();
+        let is_written = fits && !is_full;
+        let passed = self.decide_others(charges, is_written, &mut decisions, &mut receipts) && is_written;
         if passed {
             make_shadows(&divided, &mut keys, now_ns, &mut decisions, &mut receipts);
             // A shadow charge without an entry is not counted.
@@ -124,12 +117,11 @@ impl Inner {
             let decision = &mut decisions[divided.position];
             if is_full && divided.charge.mode == ChargeMode::Enforce {
                 *decision = divided.charge.limit.decision_without_count(ChargeVerdict::Unavailable);
-            } else {
-                if !passed || *decision == Decision::UNDECIDED {
-                    *decision = divided.peek(&mut keys, now_ns);
-                }
-                *decision = at_rate(*decision, divided.rate);
+                continue;
             }
+            let was_made = passed && *decision != Decision::UNDECIDED;
+            let decided = if was_made { *decision } else { divided.peek(&mut keys, now_ns) };
+            *decision = at_rate(decided, divided.rate);
         }
         receipts.sort_unstable_by_key(|(position, _)| *position);
         Outcome { passed, decisions, receipts, source: Source::Regional, decided: DecidedCharges::All }
@@ -169,7 +161,7 @@ impl Inner {
             charge.cost > 0
                 && charge.mode.can_refuse()
                 && DividedLimit::of(charge.limit).is_some()
-                && options.on_failure == tollgate_store::OnFailure::Closed
+                && options.on_failure == OnFailure::Closed
         };
         let may_charge = !charges.iter().any(fails_closed);
         let mut local: SmallVec<[(usize, Charge<'_>); 4]> = SmallVec::new();
@@ -188,7 +180,7 @@ impl Inner {
         let mut decisions: Decisions = charges
             .iter()
             .map(|charge| {
-                let is_open = charge.limit.options().on_failure == tollgate_store::OnFailure::Open;
+                let is_open = charge.limit.options().on_failure == OnFailure::Open;
                 let verdict = if is_open { ChargeVerdict::Allowed { delay: 0 } } else { ChargeVerdict::Unavailable };
                 charge.limit.decision_without_count(verdict)
             })
@@ -262,6 +254,21 @@ impl DividedCharge<'_> {
         }
         decision.is_allowed()
     }
+}
+
+/// Makes the enforced charges, if all charges that can refuse the request fit. Returns whether they do.
+fn make_enforced(
+    divided: &[DividedCharge<'_>],
+    keys: &mut [RequestKey],
+    now_ns: u64,
+    decisions: &mut Decisions,
+    receipts: &mut Vec<(usize, ChargeReceipt)>,
+) -> bool {
+    let mut binding = divided.iter().filter(|divided| divided.charge.mode.can_refuse());
+    let mut enforced = divided.iter().filter(|divided| divided.charge.mode == ChargeMode::Enforce);
+    // Charges to one key may fit one by one, and not together.
+    binding.all(|divided| divided.fits(keys, now_ns))
+        && enforced.all(|divided| divided.make(keys, now_ns, decisions, receipts))
 }
 
 /// Makes shadow charges, each group as a whole or not at all.

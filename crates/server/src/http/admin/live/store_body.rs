@@ -94,7 +94,8 @@ impl StoreBody {
     }
 
     fn of_memory(stats: &Stats, entries: u64, before: StoreLosses) -> StoreBody {
-        let keys = stats.live_keys as u64;
+        // The tables have spare slots, and each kind of algorithm has a table of its own.
+        let keys = (stats.live_keys as u64).min(entries);
         let is_evicting = stats.evictions > before.evictions;
         let (state, summary) = if stats.refused_full > before.refused_full {
             (StoreHealth::Failing, "The memory store is full and refuses requests of new keys.".to_owned())

@@ -12,12 +12,14 @@ use crate::resp_value::Value;
 use crate::script::{self, Encoded};
 use crate::transport::{CallError, Cause, Done, Executed, Servers, ShardId, Slot, Transport};
 use crate::wire::attempt::CallAttempt;
+use crate::wire::client_event::OnClientEvent;
 use crate::wire::cluster::directory::{Directory, SlotMap, SlotRange};
 use crate::wire::cluster::key_slot::{SLOTS, slot_of_tag};
 use crate::wire::cluster::topology_refresher::TopologyRefresher;
 use crate::wire::connection::address::Address;
 use crate::wire::connection::connect_params::ConnectParams;
 use crate::wire::connection::link::LinkSettings;
+use crate::wire::connection::password::{Password, PasswordReader};
 use crate::wire::connection::stream::Connector;
 use crate::wire::connection::subscription::ChannelSubscription;
 use crate::wire::options::{OptionsError, RedisMode, RedisOptions};
@@ -50,13 +52,24 @@ pub(crate) struct Shared {
 
 impl RedisClient {
     /// Starts connecting. Must be called within a Tokio runtime, on which all connections run.
+    #[cfg(test)]
     pub(crate) fn start(options: &RedisOptions) -> Result<RedisClient, OptionsError> {
+        RedisClient::start_with(options, Arc::new(|_| {}))
+    }
+
+    /// Starts connecting. Must be called within a Tokio runtime, on which all connections run. `on_event` is
+    /// called with the events that an operator should know of.
+    pub(crate) fn start_with(options: &RedisOptions, on_event: OnClientEvent) -> Result<RedisClient, OptionsError> {
+        let password_reader = |password: &Option<Password>| {
+            let password = password.clone()?;
+            Some(Arc::new(PasswordReader::new(password, Arc::clone(&on_event))))
+        };
         let seeds = options.addresses()?;
         let connector = connector(options)?;
         let connect = ConnectParams {
             connector: connector.clone(),
             username: options.username.clone(),
-            password: options.password.clone(),
+            password: password_reader(&options.password),
             database: options.database,
             requires_primary: matches!(options.mode, RedisMode::Sentinel { .. }),
             timeout: options.connect_timeout,
@@ -81,7 +94,7 @@ impl RedisClient {
                 let connect_to_sentinel = ConnectParams {
                     connector,
                     username: options.sentinel_username.clone(),
-                    password: options.sentinel_password.clone(),
+                    password: password_reader(&options.sentinel_password),
                     database: 0,
                     requires_primary: false,
                     timeout: options.connect_timeout,

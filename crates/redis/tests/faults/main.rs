@@ -9,6 +9,7 @@ mod connections;
 mod idle;
 mod memory;
 mod outage;
+mod passwords;
 mod scripts;
 mod sentinel;
 mod stalls;

@@ -137,6 +137,18 @@ pub enum StoreEvent {
         /// The key's fingerprint; `none` if there is none.
         fingerprint: String,
     },
+    /// A password file is unreadable or empty: new connections use the last password.
+    PasswordUnreadable {
+        /// The file.
+        file: String,
+        /// The reason.
+        why: String,
+    },
+    /// A password file is readable again.
+    PasswordReadable {
+        /// The file.
+        file: String,
+    },
     /// A failing server left the topology: another one owns its slots.
     ServerLeft {
         /// The address of the server.
@@ -209,6 +221,7 @@ impl StoreEvent {
             | StoreEvent::BreakerClosed { .. }
             | StoreEvent::ServerLeft { .. }
             | StoreEvent::SecretKeyAgrees { .. }
+            | StoreEvent::PasswordReadable { .. }
             | StoreEvent::RegionSynced { .. }
             | StoreEvent::GlobalReached { .. }
             | StoreEvent::ShareRestored { .. }
@@ -219,6 +232,7 @@ impl StoreEvent {
             | StoreEvent::BreakerOpened { .. }
             | StoreEvent::CauseChanged { .. }
             | StoreEvent::SecretKeyDiffers { .. }
+            | StoreEvent::PasswordUnreadable { .. }
             | StoreEvent::GlobalUnreached { .. }
             | StoreEvent::ShareMissing { .. }
             | StoreEvent::SecondInstance { .. }
@@ -262,6 +276,10 @@ impl fmt::Display for StoreEvent {
                 f,
                 "all instances on this store hash secret values under the same key (fingerprint {fingerprint})"
             ),
+            StoreEvent::PasswordUnreadable { file, why } => {
+                write!(f, "the password file {file} cannot be read ({why}): new connections use the last password")
+            }
+            StoreEvent::PasswordReadable { file } => write!(f, "the password file {file} can be read again"),
             StoreEvent::ServerLeft { server } => {
                 write!(f, "the store's server {server}, which failed, left the topology: another server owns its keys")
             }

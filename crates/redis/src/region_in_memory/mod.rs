@@ -70,7 +70,7 @@ impl RegionalMemoryStore {
         on_event: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<RegionalMemoryStore, Box<dyn Error + Send + Sync>> {
         let on_event: Arc<OnStoreEvent> = Arc::new(Box::new(on_event));
-        let global = Arc::new(RedisClient::start_with(&settings.global, on_client_event(&on_event))?);
+        let global = Arc::new(RedisClient::start_with(&settings.global, &on_client_event(&on_event))?);
         let exchange = Arc::new(RedisExchange::new(Arc::clone(&global), global));
         let state = RegionState::new(&settings.region, crate::regions::RegionFaultPoints::default());
         Ok(RegionalMemoryStore::over(

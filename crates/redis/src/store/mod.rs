@@ -186,7 +186,7 @@ impl RedisStore {
         }
         let on_event: Arc<OnStoreEvent> = Arc::new(Box::new(on_event));
         let on_client_event = on_client_event(&on_event);
-        let client = Arc::new(RedisClient::start_with(options, Arc::clone(&on_client_event))?);
+        let client = Arc::new(RedisClient::start_with(options, &on_client_event)?);
         let transport: Arc<dyn Transport> = Arc::<RedisClient>::clone(&client);
         let clock = ServerClock::at_time_of_day();
         let (lease_clock, fault_points) = (LeaseClock::real(), FaultPoints::default());
@@ -195,7 +195,7 @@ impl RedisStore {
         inner.report_first_contact();
         let region_task = match inner.settings.regions.as_ref().map(|regions| &regions.global) {
             Some(global) => {
-                let global = Arc::new(RedisClient::start_with(global, on_client_event)?);
+                let global = Arc::new(RedisClient::start_with(global, &on_client_event)?);
                 let exchange: Arc<dyn Exchange> = Arc::new(RedisExchange::new(Arc::clone(&client), global));
                 inner.runtime.spawn(report_region_events(Arc::downgrade(&inner), Arc::clone(&exchange)));
                 inner.region_sync(exchange).map(|sync| tokio::spawn(sync.run()))

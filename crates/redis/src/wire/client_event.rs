@@ -7,6 +7,8 @@ pub(crate) enum ClientEvent {
     PasswordUnreadable { file: String, why: String },
     /// A password file is readable again.
     PasswordReadable { file: String },
+    /// A server belongs to a cluster, but the client uses it as a single server. Reported once.
+    BelongsToCluster { server: String },
 }
 
 /// The callback for the events of a client.

@@ -16,3 +16,4 @@ mod stalls;
 #[path = "../support/mod.rs"]
 mod support;
 mod unknown_outcomes;
+mod wrong_mode;

@@ -13,6 +13,7 @@ pub(crate) fn on_client_event(on_event: &Arc<OnStoreEvent>) -> OnClientEvent {
         on_event(match event {
             ClientEvent::PasswordUnreadable { file, why } => StoreEvent::PasswordUnreadable { file, why },
             ClientEvent::PasswordReadable { file } => StoreEvent::PasswordReadable { file },
+            ClientEvent::BelongsToCluster { server } => StoreEvent::WrongMode { server },
         });
     })
 }

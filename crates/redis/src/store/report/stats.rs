@@ -149,6 +149,11 @@ pub enum StoreEvent {
         /// The file.
         file: String,
     },
+    /// A server belongs to a cluster, but is used as a single server. Reported once.
+    WrongMode {
+        /// The address of the server.
+        server: String,
+    },
     /// A failing server left the topology: another one owns its slots.
     ServerLeft {
         /// The address of the server.
@@ -233,6 +238,7 @@ impl StoreEvent {
             | StoreEvent::CauseChanged { .. }
             | StoreEvent::SecretKeyDiffers { .. }
             | StoreEvent::PasswordUnreadable { .. }
+            | StoreEvent::WrongMode { .. }
             | StoreEvent::GlobalUnreached { .. }
             | StoreEvent::ShareMissing { .. }
             | StoreEvent::SecondInstance { .. }
@@ -280,6 +286,11 @@ impl fmt::Display for StoreEvent {
                 write!(f, "the password file {file} cannot be read ({why}): new connections use the last password")
             }
             StoreEvent::PasswordReadable { file } => write!(f, "the password file {file} can be read again"),
+            StoreEvent::WrongMode { server } => write!(
+                f,
+                "the server {server} belongs to a cluster: write `mode: cluster` in the policy; until then, requests \
+                 with keys in two hash slots fail (wrong-mode) and follow on_failure"
+            ),
             StoreEvent::ServerLeft { server } => {
                 write!(f, "the store's server {server}, which failed, left the topology: another server owns its keys")
             }

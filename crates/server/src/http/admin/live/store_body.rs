@@ -255,6 +255,13 @@ mod tests {
     }
 
     #[test]
+    fn summary_never_states_more_keys_than_entries() {
+        let stats = Stats { live_keys: 168, ..Stats::default() };
+        let body = StoreBody::of_memory(&stats, 100, StoreLosses { evictions: 0, refused_full: 0 });
+        assert_eq!(body.summary, "Counters are in this process: 100 of 100 keys are in use.");
+    }
+
+    #[test]
     fn evictions_degrade_the_store_while_they_happen() {
         let stats = Stats { live_keys: 10, evictions: 7, ..Stats::default() };
         let since = |evictions| StoreBody::of_memory(&stats, 10, StoreLosses { evictions, refused_full: 0 }).state;

@@ -84,6 +84,36 @@ fn rule_that_can_be_avoided_without_another_limit_causes_a_warning() {
     }
 }
 
+#[test]
+fn key_with_a_path_or_host_that_clients_invent_causes_a_warning() {
+    for (rules, places) in [
+        (&["key: [client_ip, path], limit: 5/min"][..], &["rules[0].key[1]"][..]),
+        (&["key: path, limit: 5/min"], &["rules[0].key[0]"]),
+        (&["when: { path: /a/* }, key: [client_ip, path], limit: 5/min"], &["rules[0].key[1]"]),
+        (&["when: { path: '/users/{id}' }, key: [client_ip, path], limit: 5/min"], &["rules[0].key[1]"]),
+        (&["key: [client_ip, host], limit: 5/min"], &["rules[0].key[1]"]),
+        (&["when: { host: '*.example.com' }, key: [client_ip, host], limit: 5/min"], &["rules[0].key[1]"]),
+        (&["key: [client_ip, path], limit: 5/min", PER_LOGIN], &["rules[0].key[1]"]),
+        // Such a rule is no other limit for requests without the user.
+        (&[PER_USER, "key: [client_ip, path], limit: 5/min", PER_LOGIN], &["rules[1].key[1]", "rules[0].key[0]"]),
+    ] {
+        assert_eq!(warned(rules), places, "{rules:#?}");
+    }
+    for rules in [
+        &["key: [client_ip, path], limit: 5/min", PER_IP][..],
+        &["key: [client_ip, path], limit: 5/min", "limit: 500/min"],
+        &["when: { path: /a/* }, key: [client_ip, path], limit: 5/min", "when: { path: /* }, limit: 50/min"],
+        &["when: { path: [/a, /b] }, key: [client_ip, path], limit: 5/min"],
+        &["when: { host: a.example.com }, key: [client_ip, host], limit: 5/min"],
+        &["when: { path: /a/* }, key: [client_ip, route], limit: 5/min"],
+        &["key: [client_ip, method], limit: 5/min"],
+        &["key: [client_ip, path], limit: 5/min, shadow: true", PER_LOGIN],
+        &["when: { domain: edge }, key: path, limit: 5/min", PER_LOGIN],
+    ] {
+        assert_eq!(warned(rules), [""; 0], "{rules:#?}");
+    }
+}
+
 const PER_LOGIN: &str = "when: { path: /login }, key: client_ip, limit: 5/min";
 
 #[test]

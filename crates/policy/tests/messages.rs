@@ -78,13 +78,15 @@ fn error_messages_match_their_fixtures() {
 fn warning_messages_match_their_fixtures() {
     let mut different = Vec::new();
     for code in WARNING_CODES {
-        let text = fixture("warnings", code);
-        let loaded = parse(&text, &format!("{code}.yaml"), Some(&fixtures("warnings")));
-        let loaded = loaded.unwrap_or_else(|report| panic!("{code}: {report}"));
-        let codes: Vec<&str> = loaded.warnings.iter().map(|warning| warning.code).collect();
-        assert!(codes.contains(code), "{code} causes {codes:?}");
-        let own: Vec<Diagnostic> = loaded.warnings.into_iter().filter(|warning| warning.code == *code).collect();
-        compare("warnings", code, &text_of(&own), &mut different);
+        for case in cases("warnings", code) {
+            let text = fixture("warnings", &case);
+            let loaded = parse(&text, &format!("{case}.yaml"), Some(&fixtures("warnings")));
+            let loaded = loaded.unwrap_or_else(|report| panic!("{case}: {report}"));
+            let codes: Vec<&str> = loaded.warnings.iter().map(|warning| warning.code).collect();
+            assert!(codes.contains(code), "{case} causes {codes:?}");
+            let own: Vec<Diagnostic> = loaded.warnings.into_iter().filter(|warning| warning.code == *code).collect();
+            compare("warnings", &case, &text_of(&own), &mut different);
+        }
     }
     assert_same(&different);
 }

@@ -124,13 +124,15 @@ pub(crate) enum Cause {
     WrongType,
     /// The script failed because a value has another format than tollgate writes.
     Unreadable,
+    /// The server belongs to a cluster, and the keys of the call are in several slots.
+    WrongMode,
     /// The circuit breaker of the server is open, so the call was not sent.
     BreakerOpen,
 }
 
 impl Cause {
     /// All causes, in the order of their declaration.
-    pub(crate) const ALL: [Cause; 10] = [
+    pub(crate) const ALL: [Cause; 11] = [
         Cause::Timeout,
         Cause::Connection,
         Cause::Authentication,
@@ -140,6 +142,7 @@ impl Cause {
         Cause::Protocol,
         Cause::WrongType,
         Cause::Unreadable,
+        Cause::WrongMode,
         Cause::BreakerOpen,
     ];
 
@@ -155,6 +158,7 @@ impl Cause {
             Cause::Protocol => "protocol",
             Cause::WrongType => "wrong-type",
             Cause::Unreadable => "unreadable",
+            Cause::WrongMode => "wrong-mode",
             Cause::BreakerOpen => "breaker-open",
         }
     }
@@ -162,5 +166,10 @@ impl Cause {
     /// Returns whether a key of the call is the cause, which does not indicate a fault of the server.
     pub(crate) const fn concerns_a_key(self) -> bool {
         matches!(self, Cause::WrongType | Cause::Unreadable)
+    }
+
+    /// Returns whether the call would fail again, although its server has not failed.
+    pub(crate) const fn concerns_the_call(self) -> bool {
+        self.concerns_a_key() || matches!(self, Cause::WrongMode)
     }
 }

@@ -166,6 +166,18 @@ fn expired_keys_are_replaced_without_an_eviction() {
 }
 
 #[test]
+fn live_keys_of_a_small_store_are_counted_exactly() {
+    for quota in every_algorithm("5/h") {
+        let store = store(Capacity::Entries(10_000), WhenFull::EvictLeastUsed, &ManualClock::at(START_NS));
+        let limit = store.limit("all", quota).unwrap();
+        for key in 1_u64..=300 {
+            store.check(&limit, &key, 1);
+            assert_eq!(store.stats().live_keys as u64, key, "{quota:?}");
+        }
+    }
+}
+
+#[test]
 fn at_their_nominal_capacity_stores_lose_less_than_one_live_key_in_ten_thousand() {
     const KEYS: u64 = 200_000;
     // Hashes differ in each run, and a single store may have bad luck; three stores do not.

@@ -147,17 +147,19 @@ fn seed() -> u64 {
 
 fn password(secret: &Secret) -> Result<Password, ConnectError> {
     let found = match secret {
-        Secret::Environment(name) => std::env::var(name).map_err(|error| error.to_string()),
-        Secret::File(path) => std::fs::read_to_string(path).map_err(|error| error.to_string()),
+        Secret::Environment(name) => from_environment(name),
+        Secret::File(path) => Password::from_file(path).map_err(|error| error.to_string()),
     };
-    let error = |why: String| ConnectError::Password { secret: secret.clone(), why };
-    let text = found.map_err(error)?;
-    // Editors end a file with a newline.
-    let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() {
-        return Err(error("it is empty".to_owned()));
+    found.map_err(|why| ConnectError::Password { secret: secret.clone(), why })
+}
+
+fn from_environment(name: &str) -> Result<Password, String> {
+    let text = std::env::var(name).map_err(|error| error.to_string())?;
+    // A variable that was set from a file may end with its newline.
+    match text.trim_end_matches(['\r', '\n']) {
+        "" => Err("it is empty".to_owned()),
+        text => Ok(Password::from(text)),
     }
-    Ok(Password::from(text))
 }
 
 impl fmt::Display for ConnectError {

@@ -352,6 +352,73 @@ async fn documented_acl_suffices_and_password_comes_from_a_file() {
     assert!(!shown.contains("correct-horse"), "{shown}");
 }
 
+/// The permissions that regions need in addition, and the ACL rule of the global server.
+fn documented_region_access() -> (Vec<String>, Vec<String>) {
+    let page = include_str!("../../../docs/redis.md");
+    let sentence =
+        page.lines().find(|line| line.starts_with("With [regions](regions.md), the user also needs")).unwrap();
+    let more = sentence.split('`').nth(1).unwrap().split(' ').map(str::to_owned);
+    let global = page.lines().find(|line| line.trim().starts_with("ACL SETUSER tollgate-regions ")).unwrap();
+    let global = global.split_whitespace().map(|word| word.replace(">SECRET", ">correct-horse"));
+    (documented_access().into_iter().chain(more).collect(), global.collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documented_acl_suffices_for_regions() {
+    let (server, global) = (RedisServer::start(&[]).unwrap(), RedisServer::start(&[]).unwrap());
+    let (of_region, of_global) = documented_region_access();
+    for (server, access) in [(&server, of_region), (&global, of_global)] {
+        let done = server.command(&access.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        assert_eq!(done.text(), Some("OK"), "{access:?}");
+    }
+    let directory = tollgate_testbed::TemporaryDirectory::new("password-of-regions").unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "correct-horse\n").unwrap();
+    let file = file.display();
+    let policy = |region: &str, store: &str| {
+        format!(
+            "version: 1
+identity: {{ user: {{ header: X-User, trusted: true }} }}
+rules: [{{ name: per-user, key: user, limit: 600/min, consistency: regional }}]
+regions:
+  self: {region}
+  weights: {{ eu: 50, us: 50 }}
+  sync: 1s
+  global: {{ nodes: [\"{}\"], username: tollgate-regions, password_file: \"{file}\" }}
+store: {store}
+",
+            global.address()
+        )
+    };
+    let on_server = format!(
+        "{{ redis: {{ nodes: [\"{}\"], username: tollgate, password_file: \"{file}\", deadline: 2s }} }}",
+        server.address()
+    );
+    let open = |text: &str| {
+        let loaded = tollgate::policy::parse(text, "policy", None).unwrap();
+        AsyncLimiter::connect(&loaded.policy, |_| {}).unwrap()
+    };
+    // A region with a server of its own, and one in memory, whose rate the first one borrows.
+    let (eu, _us) = (open(&policy("eu", &on_server)), open(&policy("us", "memory")));
+    let status = || eu.store_as::<RedisStore>().unwrap().region_status().unwrap();
+    let alice = Request { identities: &[("user", "alice")], ..Request::from_peer(None) };
+    let begun = Instant::now();
+    while status().borrowing_keys == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", (status(), global.command(&["ACL", "LOG"])));
+        eu.check(&alice).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    eu.reset_key("per-user", "alice").await.unwrap();
+    eu.override_key("per-user", "alice", "7/h", Duration::from_secs(60)).await.unwrap();
+    // A global server that has lost its data gets back what the regions had agreed on.
+    global.command(&["FLUSHALL"]).unwrap();
+    let is_restored = || global.command(&["HEXISTS", "tollgate:\\.regions", "agreed"]).unwrap() == Reply::Integer(1);
+    until("the weights are restored", is_restored).await;
+    for server in [&server, &global] {
+        assert_eq!(server.command(&["ACL", "LOG"]).unwrap(), Reply::Array(Vec::new()), "something was not allowed");
+    }
+}
+
 /// The version before named the first limit of a list by its period, too.
 #[tokio::test]
 async fn list_of_limits_shares_counters_with_the_previous_version() {

@@ -33,7 +33,7 @@ use self::limit::DividedLimit;
 use self::receipt::DividedReceipt;
 use crate::regions::{Exchange, RedisExchange, RegionSettings, RegionState, RegionStatus, RegionSync};
 use crate::store::random::Random;
-use crate::store::{OnStoreEvent, RegionalStore, StoreEvent, report_region_events};
+use crate::store::{OnStoreEvent, RegionalStore, StoreEvent, on_client_event, report_region_events};
 use crate::wire::RedisClient;
 
 /// Counters in this process, of a region that is one instance. Other regions may be in memory too, or on servers; they
@@ -69,10 +69,19 @@ impl RegionalMemoryStore {
         seed: u64,
         on_event: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<RegionalMemoryStore, Box<dyn Error + Send + Sync>> {
-        let global = Arc::new(RedisClient::start(&settings.global)?);
+        let on_event: Arc<OnStoreEvent> = Arc::new(Box::new(on_event));
+        let global = Arc::new(RedisClient::start_with(&settings.global, &on_client_event(&on_event))?);
         let exchange = Arc::new(RedisExchange::new(Arc::clone(&global), global));
         let state = RegionState::new(&settings.region, crate::regions::RegionFaultPoints::default());
-        Ok(RegionalMemoryStore::over(exchange, state, memory, options, settings, seed, Box::new(on_event)))
+        Ok(RegionalMemoryStore::over(
+            exchange,
+            state,
+            memory,
+            options,
+            settings,
+            seed,
+            Box::new(move |event| on_event(event)),
+        ))
     }
 
     fn over(

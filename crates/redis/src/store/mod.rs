@@ -70,6 +70,7 @@ pub(crate) use limit::{RedisLimitError, limit_of};
 #[cfg(test)]
 pub(crate) use refund::receipt::{ReceiptKind, key_name, receipt_kind};
 pub(crate) use regional::at_rate;
+pub(crate) use report::client_events::on_client_event;
 pub(crate) use report::region_events::{RegionalStore, report_region_events};
 
 /// Counters on Redis, Valkey or a cluster of them, shared by all instances with the same servers and prefix.
@@ -183,15 +184,18 @@ impl RedisStore {
                 "the prefix of the keys contains a brace, which would put all keys into one slot: remove it".into()
             );
         }
-        let client = Arc::new(RedisClient::start(options)?);
+        let on_event: Arc<OnStoreEvent> = Arc::new(Box::new(on_event));
+        let on_client_event = on_client_event(&on_event);
+        let client = Arc::new(RedisClient::start_with(options, &on_client_event)?);
         let transport: Arc<dyn Transport> = Arc::<RedisClient>::clone(&client);
         let clock = ServerClock::at_time_of_day();
         let (lease_clock, fault_points) = (LeaseClock::real(), FaultPoints::default());
-        let inner = Inner::new(transport, settings, Box::new(on_event), clock, lease_clock, fault_points)?;
+        let inner =
+            Inner::new(transport, settings, Box::new(move |event| on_event(event)), clock, lease_clock, fault_points)?;
         inner.report_first_contact();
         let region_task = match inner.settings.regions.as_ref().map(|regions| &regions.global) {
             Some(global) => {
-                let global = Arc::new(RedisClient::start(global)?);
+                let global = Arc::new(RedisClient::start_with(global, &on_client_event)?);
                 let exchange: Arc<dyn Exchange> = Arc::new(RedisExchange::new(Arc::clone(&client), global));
                 inner.runtime.spawn(report_region_events(Arc::downgrade(&inner), Arc::clone(&exchange)));
                 inner.region_sync(exchange).map(|sync| tokio::spawn(sync.run()))

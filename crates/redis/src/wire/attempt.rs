@@ -104,6 +104,9 @@ impl CallAttempt {
     fn handle_server_error(mut self: Box<Self>, text: &str) {
         let server_error = ServerError::parse(text);
         let error = server_error.call_error(text);
+        if matches!(server_error, ServerError::Moved(..) | ServerError::Ask(_) | ServerError::CrossSlot) {
+            self.client.report_cluster(self.node.as_ref().map(|node| &node.address));
+        }
         match server_error {
             ServerError::NoScript if self.form == ScriptForm::Name => {
                 self.form = ScriptForm::Source;
@@ -114,7 +117,10 @@ impl CallAttempt {
             }
             ServerError::Moved(slot, address) => {
                 let address = self.with_host(address);
-                self.client.record_redirect(slot, &address);
+                // Without a cluster, no slot map has a place for the new owner.
+                if self.client.is_cluster() {
+                    self.client.record_redirect(slot, &address);
+                }
                 self.is_asking = false;
                 match self.client.directory.node(&address) {
                     // Two nodes that redirect to each other have not learned of a change yet.

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use smallvec::smallvec;
@@ -12,12 +13,14 @@ use crate::resp_value::Value;
 use crate::script::{self, Encoded};
 use crate::transport::{CallError, Cause, Done, Executed, Servers, ShardId, Slot, Transport};
 use crate::wire::attempt::CallAttempt;
+use crate::wire::client_event::{ClientEvent, OnClientEvent};
 use crate::wire::cluster::directory::{Directory, SlotMap, SlotRange};
 use crate::wire::cluster::key_slot::{SLOTS, slot_of_tag};
 use crate::wire::cluster::topology_refresher::TopologyRefresher;
 use crate::wire::connection::address::Address;
 use crate::wire::connection::connect_params::ConnectParams;
 use crate::wire::connection::link::LinkSettings;
+use crate::wire::connection::password::{Password, PasswordReader};
 use crate::wire::connection::stream::Connector;
 use crate::wire::connection::subscription::ChannelSubscription;
 use crate::wire::options::{OptionsError, RedisMode, RedisOptions};
@@ -46,17 +49,31 @@ pub(crate) struct Shared {
     /// Notified when the slot map may be out of date.
     pub(crate) stale: Arc<Notify>,
     connect: ConnectParams,
+    on_event: OnClientEvent,
+    /// Whether it was reported that a server belongs to a cluster, which the client does not expect.
+    is_cluster_reported: AtomicBool,
 }
 
 impl RedisClient {
     /// Starts connecting. Must be called within a Tokio runtime, on which all connections run.
+    #[cfg(test)]
     pub(crate) fn start(options: &RedisOptions) -> Result<RedisClient, OptionsError> {
+        RedisClient::start_with(options, &(Arc::new(|_| {}) as OnClientEvent))
+    }
+
+    /// Starts connecting. Must be called within a Tokio runtime, on which all connections run. `on_event` is
+    /// called with the events that an operator should know of.
+    pub(crate) fn start_with(options: &RedisOptions, on_event: &OnClientEvent) -> Result<RedisClient, OptionsError> {
+        let password_reader = |password: &Option<Password>| {
+            let password = password.clone()?;
+            Some(Arc::new(PasswordReader::new(password, Arc::clone(on_event))))
+        };
         let seeds = options.addresses()?;
         let connector = connector(options)?;
         let connect = ConnectParams {
             connector: connector.clone(),
             username: options.username.clone(),
-            password: options.password.clone(),
+            password: password_reader(&options.password),
             database: options.database,
             requires_primary: matches!(options.mode, RedisMode::Sentinel { .. }),
             timeout: options.connect_timeout,
@@ -70,7 +87,14 @@ impl RedisClient {
         };
         let slots = if options.mode == RedisMode::Cluster { SLOTS } else { 1 };
         let directory = Directory::new(slots, options.connections_per_node, settings);
-        let shared = Arc::new(Shared { directory, runtime: Handle::current(), stale, connect: connect.clone() });
+        let shared = Arc::new(Shared {
+            directory,
+            runtime: Handle::current(),
+            stale,
+            connect: connect.clone(),
+            on_event: Arc::clone(on_event),
+            is_cluster_reported: AtomicBool::new(false),
+        });
         let refresher = match &options.mode {
             RedisMode::Standalone => {
                 let ranges = seeds.into_iter().map(|owner| SlotRange { first: 0, last: 0, owner }).collect();
@@ -81,7 +105,7 @@ impl RedisClient {
                 let connect_to_sentinel = ConnectParams {
                     connector,
                     username: options.sentinel_username.clone(),
-                    password: options.sentinel_password.clone(),
+                    password: password_reader(&options.sentinel_password),
                     database: 0,
                     requires_primary: false,
                     timeout: options.connect_timeout,
@@ -169,7 +193,7 @@ impl Transport for RedisClient {
     }
 
     fn is_cluster(&self) -> bool {
-        self.shared.directory.slots() > 1
+        self.shared.is_cluster()
     }
 
     fn shard(&self, slot: Slot) -> ShardId {
@@ -205,6 +229,19 @@ impl Drop for RedisClient {
 }
 
 impl Shared {
+    /// Whether the client expects a cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.directory.slots() > 1
+    }
+
+    /// Reports once that a server belongs to a cluster, if the client does not expect one.
+    pub(crate) fn report_cluster(&self, server: Option<&Address>) {
+        if !self.is_cluster() && !self.is_cluster_reported.swap(true, Ordering::Relaxed) {
+            let server = server.map_or_else(String::new, Address::to_string);
+            (self.on_event)(ClientEvent::BelongsToCluster { server });
+        }
+    }
+
     /// Records that a node has redirected a slot to another node.
     pub(crate) fn record_redirect(&self, slot: Slot, to: &Address) {
         if let Some(node) = self.directory.node(to) {

@@ -8,6 +8,7 @@
 
 mod attempt;
 mod client;
+mod client_event;
 mod cluster;
 mod connection;
 mod options;
@@ -16,6 +17,7 @@ mod protocol;
 mod tests;
 
 pub(crate) use client::RedisClient;
+pub(crate) use client_event::{ClientEvent, OnClientEvent};
 #[cfg(test)]
 pub(crate) use cluster::node_clock::MARGIN;
 pub use connection::password::Password;

@@ -9,9 +9,11 @@ mod connections;
 mod idle;
 mod memory;
 mod outage;
+mod passwords;
 mod scripts;
 mod sentinel;
 mod stalls;
 #[path = "../support/mod.rs"]
 mod support;
 mod unknown_outcomes;
+mod wrong_mode;

@@ -17,7 +17,8 @@ pub(crate) use child::ChildProcess;
 pub(crate) use load::Load;
 pub(crate) use quotas::{bucket_without_refill, log_without_expiry, options};
 pub(crate) use servers::{
-    cluster_options, connect, default_settings, failures, long_deadline, slot_of, standalone_options, start_connecting,
+    cluster_options, connect, connect_recording, default_settings, failures, long_deadline, slot_of,
+    standalone_options, start_connecting,
 };
 pub(crate) use tally::Tally;
 pub(crate) use wait::{until, until_exact};

@@ -1,8 +1,8 @@
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate_redis::{RedisOptions, RedisStore, RedisStoreSettings};
+use tollgate_redis::{RedisOptions, RedisStore, RedisStoreSettings, StoreEvent};
 use tollgate_testbed::{RedisCluster, RedisServer, Reply};
 
 use super::panics::watch_for_panics;
@@ -37,6 +37,22 @@ pub(crate) async fn connect(options: &RedisOptions, settings: RedisStoreSettings
 pub(crate) fn start_connecting(options: &RedisOptions, settings: RedisStoreSettings) -> Arc<RedisStore> {
     watch_for_panics();
     Arc::new(RedisStore::connect(options, settings, |_| {}).unwrap())
+}
+
+/// The events of a store.
+pub(crate) type Events = Arc<Mutex<Vec<StoreEvent>>>;
+
+/// Returns an instance that is connected to its servers, and its events.
+pub(crate) async fn connect_recording(
+    options: &RedisOptions,
+    settings: RedisStoreSettings,
+) -> (Arc<RedisStore>, Events) {
+    watch_for_panics();
+    let events = Events::default();
+    let record = Arc::clone(&events);
+    let store = RedisStore::connect(options, settings, move |event| record.lock().unwrap().push(event)).unwrap();
+    until("the servers are connected", || store.is_ready()).await;
+    (Arc::new(store), events)
 }
 
 /// Returns the slot of a key, as a server computes it. The hash tag of a limited key is the key.

@@ -52,8 +52,11 @@ impl ProblemDetails {
         ProblemDetails { member: Some(member.to_owned()), ..ProblemDetails::new(StatusCode::BAD_REQUEST, detail) }
     }
 
-    pub(super) fn unknown_parameter(parameter: &str) -> ProblemDetails {
-        let detail = format!("unknown parameter `{parameter}`; the parameters are deny_status and token");
+    /// `name` is the parameter without its value, which may be a misspelt token.
+    pub(super) fn unknown_parameter(name: &str) -> ProblemDetails {
+        let detail = format!(
+            "unknown parameter `{name}`; the parameters of forward-auth are deny_status and token, and the query of the client's request belongs in X-Forwarded-Uri or X-Original-URI"
+        );
         ProblemDetails::new(StatusCode::BAD_REQUEST, detail)
     }
 

@@ -92,7 +92,7 @@ fn write_stores(engine: &Engine, exposition: &mut Exposition<'_>) {
 }
 
 fn write_memory_store(stats: &Stats, exposition: &mut Exposition<'_>) {
-    exposition.gauge("tollgate_keys", "Approximate number of live keys.", stats.live_keys as u64);
+    exposition.gauge("tollgate_keys", "Number of live keys; an estimate in a large store.", stats.live_keys as u64);
     exposition.counter("tollgate_evictions_total", "Live keys of rules evicted for others.", stats.evictions);
     exposition.counter(
         "tollgate_caller_evictions_total",

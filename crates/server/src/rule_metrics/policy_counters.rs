@@ -71,8 +71,10 @@ pub(super) const REFUSALS: usize = DECISIONS;
 pub(super) const SHADOW_REFUSALS: usize = DECISIONS + 1;
 /// .. its warnings, ..
 pub(super) const WARNINGS: usize = DECISIONS + 2;
+/// .. the requests that it checked while the store did not answer, ..
+const CHECKED_IN_FALLBACK: usize = DECISIONS + 3;
 /// .. its headroom steps under limits that are not quotas of the policy, and the sum of that headroom in millionths.
-pub(super) const HEADROOM: usize = DECISIONS + 3;
+pub(super) const HEADROOM: usize = DECISIONS + 4;
 pub(super) const HEADROOM_SUM: usize = HEADROOM + STEPS;
 /// Then a pair for each endpoint: allowed and refused.
 pub(super) const ROW: usize = HEADROOM_SUM + 1;
@@ -112,8 +114,10 @@ impl PolicyCounters {
         let DecisionOutcome::Decided(action) = outcome else { return RefusedBy::default() };
         let endpoint = verdict.endpoint().unwrap_or(usize::MAX).min(self.endpoints.len());
         add(own, row + ROW + 2 * endpoint + usize::from(!action.is_allowed()), 1);
-        // Without the store the state of its limits is unknown.
-        let may_be_refused = verdict.source() == Source::Fallback || self.count_headroom(own, verdict.states());
+        let may_be_refused = match verdict.source() {
+            Source::Fallback => self.count_checked_in_fallback(own, verdict.states()),
+            _ => self.count_headroom(own, verdict.states()),
+        };
         if may_be_refused || action == Action::Warn || verdict.denials().next().is_some() {
             return self.count_refusals(own, verdict);
         }
@@ -137,6 +141,21 @@ impl PolicyCounters {
             }
         }
         is_refused
+    }
+
+    /// Counts the checks of each matched rule without headroom: without the store, the state of its limits is unknown. A
+    /// check that could not be counted at all is none. Returns true, because one of them may refuse.
+    #[cold]
+    fn count_checked_in_fallback(&self, own: &[AtomicU64], states: &[RuleState]) -> bool {
+        let mut last = None;
+        for state in states.iter().filter(|state| state.decision.verdict != ChargeVerdict::Unavailable) {
+            // A rule with several limits counts once.
+            let rule = state.rule_position();
+            if last.replace(rule) != Some(rule) {
+                add(own, self.row(rule) + CHECKED_IN_FALLBACK, 1);
+            }
+        }
+        true
     }
 
     /// Counts each rule that refuses, denies or warns, shadow rules included.
@@ -191,6 +210,7 @@ impl PolicyCounters {
         for ((name, denies), row) in names.zip(sums[self.row(0)..].chunks(self.row_length)) {
             totals.set_denies(name, denies);
             totals.rule(name).iter_mut().zip(row).for_each(|(total, count)| *total += count);
+            totals.add_checked(name, row[CHECKED_IN_FALLBACK]);
             totals.add_checked(name, row[HEADROOM..HEADROOM_SUM].iter().sum());
             let endpoints = self.endpoints.iter().map(|endpoint| &**endpoint).chain([OTHER_ENDPOINTS]);
             for (endpoint, pair) in endpoints.zip(row[ROW..].as_chunks::<2>().0) {

@@ -173,6 +173,13 @@ fn invalid_parameters_get_400() {
     for query in ["?deny_status=200", "?deny_status=x", "?deny_status=", "?deny=403"] {
         assert_eq!(forward_auth(&service, query, &[]).status, 400, "{query}");
     }
+    // A misspelt parameter is named with the right ones; its value may be a token.
+    let misspelt = forward_auth(&service, "?tokn=SECRET", &[]);
+    let detail = misspelt.json()["detail"].as_str().unwrap().to_owned();
+    assert_eq!(misspelt.status, 400);
+    for part in ["`tokn`", "deny_status and token", "X-Forwarded-Uri"] {
+        assert!(detail.contains(part) && !detail.contains("SECRET"), "{detail}");
+    }
 }
 
 #[test]

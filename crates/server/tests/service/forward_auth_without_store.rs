@@ -60,6 +60,14 @@ fn refusals(service: &TestService) -> (u64, u64) {
     (rule["refusals"].as_u64().unwrap(), rule["offenders"][0]["count"].as_u64().unwrap_or(0))
 }
 
+/// Returns how many requests the rule allowed and refused, by `/api/status`, and its headroom.
+fn counted(service: &TestService) -> (u64, u64, Option<u64>) {
+    let status = request(service.admin, "GET", "/api/status", "").json();
+    let rule = &status["rules"][0];
+    let number = |name: &str| rule[name].as_u64();
+    (number("allowed").unwrap(), number("refused").unwrap(), number("headroom_percent"))
+}
+
 /// Starts a service, and then stops its store.
 fn without_store(on_failure: &str) -> TestService {
     let mut redis = RedisServer::start(&[]).unwrap();
@@ -85,6 +93,7 @@ fn on_failure_closed_refuses_with_503() {
     }
     // A failure to count is not a refusal by the rule.
     assert_eq!(refusals(&service), (0, 0));
+    assert_eq!(counted(&service), (0, 0, None));
 }
 
 #[test]
@@ -94,6 +103,8 @@ fn on_failure_open_allows() {
         let response = gateway.send(&service);
         assert_eq!((response.status, response.field("tollgate-status")), (200, None), "{response:?}");
     }
+    // The rule has counted nothing.
+    assert_eq!(counted(&service), (0, 0, None));
 }
 
 #[test]
@@ -107,4 +118,5 @@ fn on_failure_local_refuses_with_503_beyond_the_share() {
         gateway.assert_unavailable(&service, detail_start);
     }
     assert_eq!(refusals(&service), (3, 3));
+    assert_eq!(counted(&service), (1, 3, None));
 }

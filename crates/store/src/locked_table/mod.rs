@@ -286,10 +286,13 @@ impl<S: Default + StoredState> LockedTable<S> {
         self.shards.iter().map(|shard| lock(shard).evictions).sum()
     }
 
-    /// Returns the approximate number of live keys, from a sample of the shards.
+    /// Returns the number of live keys: exact for a small table, else estimated from a sample of the shards.
     pub(crate) fn live_keys(&self, now: u64) -> usize {
+        const SMALL_SLOTS: usize = 1 << 16;
         const SAMPLE: usize = 16;
-        let sampled = self.shards.iter().step_by(self.shards.len().div_ceil(SAMPLE));
+        let is_small = self.shards.len() * self.slots_per_shard <= SMALL_SLOTS;
+        let stride = if is_small { 1 } else { self.shards.len().div_ceil(SAMPLE) };
+        let sampled = self.shards.iter().step_by(stride);
         let count = sampled.len();
         let live: usize = sampled.map(|shard| lock(shard).slots.iter().filter(|slot| slot.free_at > now).count()).sum();
         live * self.shards.len() / count

@@ -74,7 +74,8 @@ pub struct MemoryStore {
 /// Statistics of a memory store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// The approximate number of live keys.
+    /// The number of live keys. It is estimated from a sample in a table of more than 65,536 slots (one with more than
+    /// about 40,000 entries), where a few keys may count as none.
     pub live_keys: usize,
     /// The bytes of the tables.
     pub bytes: usize,

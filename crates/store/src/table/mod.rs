@@ -415,7 +415,7 @@ impl BucketTable {
         self.evictions.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Returns the approximate number of live keys: exact for a small table, else from a sample of evenly spaced lines.
+    /// Returns the number of live keys: exact for a small table, else estimated from a sample of evenly spaced lines.
     pub(crate) fn live_keys(&self, now: u64) -> usize {
         const SAMPLE: usize = 1 << 15;
         let stride = self.lines.len().div_ceil(SAMPLE);

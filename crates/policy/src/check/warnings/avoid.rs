@@ -3,6 +3,9 @@
 //! A rule does not apply to a request that lacks an identity of its key. That is safe only if another rule limits or
 //! denies the same requests by a value that the client can neither omit nor choose. Such a rule is called a safeguard
 //! here. Safeguards must cover all requests of the rule: each of its paths, methods and hosts.
+//!
+//! A rule whose key contains the path or the host has a new counter for each one that a client invents. It needs a
+//! safeguard too, and is none.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,6 +16,9 @@ use crate::model::{Allowance, Condition, IdentitySource, Policy, Rule, TIER, Tie
 
 /// The deepest nesting of `first` lists that is followed.
 const MAX_STEPS: usize = 32;
+
+const PATH: &str = "path";
+const HOST: &str = "host";
 
 /// The most comparisons of rules. Beyond them, a rule is assumed to be covered: a warning must be certain.
 const MAX_COMPARISONS: usize = 500_000;
@@ -25,7 +31,7 @@ pub(super) fn check<'p>(policy: &'p Policy, names: &IdentityNames<'p>, rules: &m
     let safeguards: Vec<&Rule> = permanent.filter(|rule| clients.is_safeguard(rule)).collect();
     let has_limit = safeguards.iter().any(|rule| !rule.denies());
     let mut comparisons_left = MAX_COMPARISONS;
-    let mut uncovered = Vec::new();
+    let (mut uncovered, mut invented) = (Vec::new(), Vec::new());
     let mut is_all = true;
     for (at, rule) in limiting() {
         let optional = clients.optional_parts(rule);
@@ -37,6 +43,27 @@ pub(super) fn check<'p>(policy: &'p Policy, names: &IdentityNames<'p>, rules: &m
         let open: Vec<(usize, &str)> = optional.iter().filter(is_open).copied().collect();
         is_all &= !open.is_empty();
         uncovered.extend(open.into_iter().map(|(part, name)| (at, part, name)));
+        let parts = rule.key.iter().enumerate().filter(|_| !is_for_gateway(rule));
+        for (part, name) in parts {
+            if let Some(text) = clients.invented_text(rule, name)
+                && !clients.is_covered(rule, name, &safeguards, &mut comparisons_left)
+            {
+                invented.push((at, part, text));
+            }
+        }
+    }
+    for (at, part, text) in invented {
+        let message = format!(
+            "clients get a new counter with each {text} that they invent, and no rule limits all of these requests by a value that clients cannot choose"
+        );
+        let first = match text {
+            PATH => {
+                "count by `route` and select paths with `when: { path: .. }`: all that match a pattern share a counter"
+            }
+            _ => "select hosts with `when: { host: .. }`",
+        };
+        let hint = format!("{first}\nor add a rule with `key: client_ip` for the same requests");
+        rules.item(at).member("key").item(part).add(codes::LIMITS_CAN_BE_AVOIDED, message, hint);
     }
     if uncovered.is_empty() {
         return;
@@ -98,6 +125,17 @@ impl<'p> ClientControl<'p, '_> {
         !found.is_empty() && !found.into_iter().any(is_always_present)
     }
 
+    /// Returns whether a part of a rule's key is the path or the host, and the rule applies to any number of them.
+    fn invented_text(&self, rule: &Rule, name: &str) -> Option<&'static str> {
+        let found = self.names.expand_lists(std::iter::once(name));
+        let is_exact_path = |path: &String| !split(path).1 && !split(path).0.into_iter().any(is_any);
+        let is_open = |text: &&str| match *text {
+            PATH => rule.when.paths.is_empty() || !rule.when.paths.iter().all(is_exact_path),
+            _ => rule.when.hosts.is_empty() || rule.when.hosts.iter().any(|host| host.starts_with("*.")),
+        };
+        [PATH, HOST].into_iter().find(|text| found.contains(text) && is_open(text))
+    }
+
     /// Whether clients can choose the value of an identity freely, and so start a new counter at will.
     fn can_be_chosen(&mut self, name: &'p str, steps: usize) -> bool {
         if let Some(known) = self.chosen.get(name) {
@@ -139,7 +177,9 @@ impl<'p> ClientControl<'p, '_> {
         let has_route = |name: &&String| *name != "route" || !rule.when.paths.is_empty();
         is_limited
             && self.optional_parts(rule).is_empty()
-            && rule.key.iter().all(|name| has_route(&name) && !self.can_be_chosen(name, MAX_STEPS))
+            && rule.key.iter().all(|name| {
+                has_route(&name) && self.invented_text(rule, name).is_none() && !self.can_be_chosen(name, MAX_STEPS)
+            })
     }
 
     /// Whether safeguards limit or deny all requests of a rule that lack this identity.

@@ -117,7 +117,8 @@ pub(super) const DATABASE: MemberSchema =
 pub(super) const USERNAME: MemberSchema = field("username", ValueSchema::Text, "The user name (Redis ACL).");
 pub(super) const PASSWORD_ENV: MemberSchema =
     field("password_env", ValueSchema::Text, "The environment variable with the password.");
-pub(super) const PASSWORD_FILE: MemberSchema = field("password_file", ValueSchema::Text, "The file with the password.");
+pub(super) const PASSWORD_FILE: MemberSchema =
+    field("password_file", ValueSchema::Text, "The file with the password, which is read again for each connection.");
 pub(super) const TLS: MemberSchema = defaulted("tls", ValueSchema::Bool, "Whether connections use TLS.", "false");
 pub(super) const TLS_CA: MemberSchema = field(
     "tls_ca",
@@ -309,7 +310,7 @@ impl PolicyReader<'_> {
         members.get(name).and_then(|node| self.text(node, "a text"))
     }
 
-    /// Reads where the password is. The password itself is read again for each connection.
+    /// Reads where the password is. A file is read again for each connection, a variable once.
     pub(super) fn password(&mut self, members: &KnownMembers<'_>) -> Option<Secret> {
         let variable = self.optional_text(members, "password_env").map(Secret::Environment);
         let file = self.optional_text(members, "password_file").map(|name| Secret::File(self.in_base_dir(name)));

@@ -165,6 +165,9 @@ impl Inner {
         if error.cause.concerns_a_key() {
             self.on_call_answered(tracked, now);
             self.report_bad_value(request, error.cause, now);
+        } else if error.cause.concerns_the_call() {
+            self.on_call_answered(tracked, now);
+            self.counters.count_failure(error.cause);
         } else {
             self.on_call_failed(tracked, error.cause, now);
         }

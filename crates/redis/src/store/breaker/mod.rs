@@ -2,3 +2,4 @@
 
 pub(super) mod shards;
 pub(super) mod state;
+mod write_probe;

@@ -30,6 +30,8 @@ struct Shard {
     /// The number of calls past their deadline that are neither answered nor lost. Briefly negative if a reply arrives
     /// just as the deadline passes.
     overdue: i32,
+    /// Whether a call failed for lack of memory, and no call that writes has succeeded since: probes write.
+    lacks_memory: bool,
     /// The server name in the report of its failure, while it fails.
     failing_as: Option<String>,
 }
@@ -107,6 +109,7 @@ impl Breakers {
             breaker: Breaker::new(self.settings, seed, now),
             last_outcome: None,
             overdue: 0,
+            lacks_memory: false,
             failing_as: None,
         };
         self.update(by_shard.entry(shard).or_insert_with(new), change)
@@ -197,6 +200,7 @@ impl Inner {
         let change = self.breakers.with(tracked.shard, now, |shard| {
             shard.last_outcome = Some(now);
             shard.overdue += i32::from(is_overdue);
+            shard.lacks_memory |= failure == Cause::OutOfMemory;
             let change = shard.breaker.record_failure(tracked.ticket, now);
             if change == Some(BreakerChange::Opened) {
                 shard.failing_as = Some(server.clone());
@@ -213,15 +217,34 @@ impl Inner {
         }
     }
 
+    /// Sends an empty call, which only returns the server's time; or one that writes, if the shard was out of memory.
+    pub(in crate::store) async fn probe_shard(
+        &self,
+        shard: ShardId,
+        slot: Slot,
+        timeout: Duration,
+    ) -> Result<(), Cause> {
+        let lacks_memory = self.breakers.by_shard().get(&shard).is_some_and(|shard| shard.lacks_memory);
+        let writing = lacks_memory.then(|| self.write_probe(slot)).flatten();
+        let Some(call) = writing else { return self.probe(slot, timeout).await };
+        self.send_probe(slot, call, timeout).await?;
+        self.breakers.with_known(shard, |shard| shard.lacks_memory = false);
+        Ok(())
+    }
+
     /// Sends an empty call, which only returns the server's time.
     pub(in crate::store) async fn probe(&self, slot: Slot, timeout: Duration) -> Result<(), Cause> {
+        self.send_probe(slot, Call { ops: smallvec::SmallVec::new() }, timeout).await
+    }
+
+    async fn send_probe(&self, slot: Slot, call: Call, timeout: Duration) -> Result<(), Cause> {
         let deadline = Instant::now() + timeout;
         let (sender, answer) = oneshot::channel();
         let done = Done::new(move |answered| {
             // Fails only if the reply is too late.
             let _ = sender.send(answered.map(|_| ()).map_err(|error| error.cause));
         });
-        self.transport.send(slot, Call { ops: smallvec::SmallVec::new() }, deadline, done);
+        self.transport.send(slot, call, deadline, done);
         match timeout_at(deadline, answer).await {
             Ok(Ok(answered)) => answered,
             Ok(Err(_)) => Err(Cause::Connection),
@@ -257,7 +280,7 @@ impl Probes {
             let Some(probe_at) = probe_at.flatten() else { return };
             sleep_until(probe_at).await;
             let Some(store) = store.upgrade() else { return };
-            let answered = store.probe(self.slot(&store), store.settings.deadline).await;
+            let answered = store.probe_shard(self.shard, self.slot(&store), store.settings.deadline).await;
             let now = Instant::now();
             store.breakers.with_known(self.shard, |shard| shard.breaker.record_probe(answered.is_ok(), now));
             if let Err(failure) = answered {

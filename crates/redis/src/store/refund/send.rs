@@ -72,8 +72,7 @@ impl Inner {
 fn may_resend(answered: &CallResult) -> bool {
     match answered {
         Ok(_) => false,
-        // A call with a bad value would fail again.
-        Err(CallError { cause, .. }) if cause.concerns_a_key() => false,
+        Err(CallError { cause, .. }) if cause.concerns_the_call() => false,
         Err(CallError { executed, .. }) => *executed == Executed::No,
     }
 }

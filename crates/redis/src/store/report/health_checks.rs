@@ -55,7 +55,7 @@ impl Inner {
         let Some(tracked) = self.admit_to(shard, slot, now, now + timeout) else { return };
         let store = Arc::clone(self);
         self.runtime.spawn(async move {
-            let answered = store.probe(slot, timeout).await;
+            let answered = store.probe_shard(shard, slot, timeout).await;
             let now = Instant::now();
             store.on_call_done(&tracked, now);
             match answered {

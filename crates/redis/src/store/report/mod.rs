@@ -1,5 +1,6 @@
 //! Reports to the operator: counters, durations and events.
 
+pub(super) mod client_events;
 pub(super) mod durations;
 pub(super) mod first_contact;
 pub(super) mod health_checks;

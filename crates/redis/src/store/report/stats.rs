@@ -137,6 +137,23 @@ pub enum StoreEvent {
         /// The key's fingerprint; `none` if there is none.
         fingerprint: String,
     },
+    /// A password file is unreadable or empty: new connections use the last password.
+    PasswordUnreadable {
+        /// The file.
+        file: String,
+        /// The reason.
+        why: String,
+    },
+    /// A password file is readable again.
+    PasswordReadable {
+        /// The file.
+        file: String,
+    },
+    /// A server belongs to a cluster, but is used as a single server. Reported once.
+    WrongMode {
+        /// The address of the server.
+        server: String,
+    },
     /// A failing server left the topology: another one owns its slots.
     ServerLeft {
         /// The address of the server.
@@ -209,6 +226,7 @@ impl StoreEvent {
             | StoreEvent::BreakerClosed { .. }
             | StoreEvent::ServerLeft { .. }
             | StoreEvent::SecretKeyAgrees { .. }
+            | StoreEvent::PasswordReadable { .. }
             | StoreEvent::RegionSynced { .. }
             | StoreEvent::GlobalReached { .. }
             | StoreEvent::ShareRestored { .. }
@@ -219,6 +237,8 @@ impl StoreEvent {
             | StoreEvent::BreakerOpened { .. }
             | StoreEvent::CauseChanged { .. }
             | StoreEvent::SecretKeyDiffers { .. }
+            | StoreEvent::PasswordUnreadable { .. }
+            | StoreEvent::WrongMode { .. }
             | StoreEvent::GlobalUnreached { .. }
             | StoreEvent::ShareMissing { .. }
             | StoreEvent::SecondInstance { .. }
@@ -261,6 +281,15 @@ impl fmt::Display for StoreEvent {
             StoreEvent::SecretKeyAgrees { fingerprint } => write!(
                 f,
                 "all instances on this store hash secret values under the same key (fingerprint {fingerprint})"
+            ),
+            StoreEvent::PasswordUnreadable { file, why } => {
+                write!(f, "the password file {file} cannot be read ({why}): new connections use the last password")
+            }
+            StoreEvent::PasswordReadable { file } => write!(f, "the password file {file} can be read again"),
+            StoreEvent::WrongMode { server } => write!(
+                f,
+                "the server {server} belongs to a cluster: write `mode: cluster` in the policy; until then, requests \
+                 with keys in two hash slots fail (wrong-mode) and follow on_failure"
             ),
             StoreEvent::ServerLeft { server } => {
                 write!(f, "the store's server {server}, which failed, left the topology: another server owns its keys")

@@ -76,3 +76,31 @@ async fn failing_server_that_left_is_removed_and_not_probed() {
     sleep(Duration::from_secs(30)).await;
     assert_eq!((fixture.transport.waiting(), fixture.states().len()), (0, 1), "probes have ended");
 }
+
+#[tokio::test(start_paused = true)]
+async fn server_that_was_out_of_memory_is_probed_with_a_write() {
+    let fixture = fixture();
+    let limit = fixture.limit("a", "9/min", OnFailure::Open);
+    // The slot of a key is its first byte here, and the keys of probes are numbers.
+    let slot = u16::from(b'5');
+    let check = fixture.check(&[(&limit, "5", 1)]).await;
+    fixture.transport.fail_by(Cause::OutOfMemory, Executed::No).await;
+    assert_eq!(check.await.unwrap().source, Source::Fallback);
+    // With fewer requests than probes too, the breaker opens: reading probes would reset the count of failures.
+    for _ in 0..4 {
+        sleep(Duration::from_millis(500)).await;
+        fixture.check_servers(&[slot]).await;
+        fixture.transport.fail_by(Cause::OutOfMemory, Executed::No).await;
+    }
+    assert_eq!(fixture.states(), [(u32::from(slot), BreakerState::Open)]);
+    fixture.until_sent().await;
+    let (call, done) = fixture.transport.take();
+    let [ScriptOp::Force { target, cost: 1 }] = &call.ops[..] else { panic!("{call:?}") };
+    assert_eq!(String::from_utf8_lossy(&target.key), "tollgate:.probe:{5}");
+    let answers = smallvec::smallvec![crate::call::Answer::Forced { unpaid: 0 }];
+    done.complete(Ok(crate::call::ScriptReply { now: NOW_US, answers }));
+    yield_now().await;
+    assert_eq!(fixture.states(), [(u32::from(slot), BreakerState::HalfOpen)]);
+    fixture.check_servers(&[slot]).await;
+    assert!(fixture.transport.take().0.ops.is_empty(), "a call that writes has succeeded");
+}

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,7 +8,7 @@ use crate::resp_value::Value;
 use crate::transport::Cause;
 use crate::wire::cluster::node_clock::Reading;
 use crate::wire::connection::address::Address;
-use crate::wire::connection::password::Password;
+use crate::wire::connection::password::PasswordReader;
 use crate::wire::connection::stream::{Connector, ServerStream};
 use crate::wire::protocol::command::write_command;
 use crate::wire::protocol::reply_parser::ReplyParser;
@@ -21,7 +22,7 @@ const NAME: &[u8] = b"tollgate";
 pub(crate) struct ConnectParams {
     pub(crate) connector: Connector,
     pub(crate) username: Option<String>,
-    pub(crate) password: Option<Password>,
+    pub(crate) password: Option<Arc<PasswordReader>>,
     pub(crate) database: u32,
     /// Whether the server must be a primary.
     pub(crate) requires_primary: bool,
@@ -60,7 +61,11 @@ impl ConnectParams {
 
     async fn connect_without_timeout(&self, address: &Address) -> Result<ServerStream, Cause> {
         let mut stream = self.connector.open(address).await.map_err(|_| Cause::Connection)?;
-        let (bytes, expected) = self.handshake();
+        let password = match &self.password {
+            Some(password) => Some(password.current().await),
+            None => None,
+        };
+        let (bytes, expected) = self.handshake(password.as_deref());
         let replies = exchange(&mut stream, &bytes, expected.len()).await?;
         for (expected, reply) in expected.into_iter().zip(replies) {
             expected.check(&reply)?;
@@ -69,13 +74,12 @@ impl ConnectParams {
     }
 
     /// Returns the commands of the handshake, pipelined, and the expected replies.
-    fn handshake(&self) -> (Vec<u8>, Vec<Expected>) {
+    fn handshake(&self, password: Option<&str>) -> (Vec<u8>, Vec<Expected>) {
         let (mut bytes, mut expected) = (Vec::new(), Vec::new());
-        if let Some(password) = &self.password {
-            let password = password.reveal().as_bytes();
+        if let Some(password) = password {
             match &self.username {
-                Some(username) => write_command(&mut bytes, &[b"AUTH", username.as_bytes(), password]),
-                None => write_command(&mut bytes, &[b"AUTH", password]),
+                Some(username) => write_command(&mut bytes, &[b"AUTH", username.as_bytes(), password.as_bytes()]),
+                None => write_command(&mut bytes, &[b"AUTH", password.as_bytes()]),
             }
             expected.push(Expected::Success);
         }

@@ -17,6 +17,8 @@ pub(crate) enum ServerError {
     OutOfMemory,
     /// The password or a permission is missing or wrong.
     Authentication,
+    /// The server belongs to a cluster, and the keys are in several slots.
+    CrossSlot,
     /// A key has another type.
     WrongType,
     /// The script itself failed, because it cannot read a value.
@@ -46,6 +48,7 @@ impl ServerError {
             "READONLY" => ServerError::ReadOnly,
             "OOM" => ServerError::OutOfMemory,
             "NOAUTH" | "WRONGPASS" | "NOPERM" => ServerError::Authentication,
+            "CROSSSLOT" => ServerError::CrossSlot,
             "WRONGTYPE" => ServerError::WrongType,
             // Redis since 7.0 and Valkey begin an error like this that comes from the script, not from a command.
             "ERR" if text.starts_with("ERR user_script:") => ServerError::ScriptFailed,
@@ -76,6 +79,7 @@ impl ServerError {
             // Only a read fails with another type, and a script reads all keys before it writes the first.
             ServerError::WrongType => CallError { cause: Cause::WrongType, executed: Executed::No },
             ServerError::ScriptFailed => CallError { cause: Cause::Unreadable, executed: Executed::Unknown },
+            ServerError::CrossSlot => CallError { cause: Cause::WrongMode, executed },
             ServerError::NoScript => CallError { cause: Cause::Protocol, executed: Executed::No },
             ServerError::Other => CallError { cause: Cause::Protocol, executed: Executed::Unknown },
         }
@@ -100,6 +104,7 @@ mod tests {
         assert_eq!(parse("MOVED"), ServerError::Other);
         assert_eq!(parse("NOSCRIPT No matching script. Please use EVAL."), ServerError::NoScript);
         assert_eq!(parse("CLUSTERDOWN Hash slot not served"), ServerError::Unavailable);
+        assert_eq!(parse("CROSSSLOT Keys in request don't hash to the same slot"), ServerError::CrossSlot);
         assert_eq!(parse("ERR unknown command"), ServerError::Other);
         let wrong_type =
             "WRONGTYPE Operation against a key holding the wrong kind of value script: d8f7, on @user_script:1.";

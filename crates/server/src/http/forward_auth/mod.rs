@@ -72,7 +72,8 @@ fn deny_status(parts: &Parts) -> Result<Option<StatusCode>, ProblemDetails> {
             continue;
         }
         let Some(value) = parameter.strip_prefix("deny_status=") else {
-            return Err(ProblemDetails::unknown_parameter(parameter));
+            let name = parameter.split('=').next().unwrap_or_default();
+            return Err(ProblemDetails::unknown_parameter(name));
         };
         let status = value.parse().ok().filter(|status| (400..600).contains(status));
         let status = status.and_then(|status| StatusCode::from_u16(status).ok());

@@ -94,7 +94,8 @@ impl StoreBody {
     }
 
     fn of_memory(stats: &Stats, entries: u64, before: StoreLosses) -> StoreBody {
-        let keys = stats.live_keys as u64;
+        // The tables have spare slots, and each kind of algorithm has a table of its own.
+        let keys = (stats.live_keys as u64).min(entries);
         let is_evicting = stats.evictions > before.evictions;
         let (state, summary) = if stats.refused_full > before.refused_full {
             (StoreHealth::Failing, "The memory store is full and refuses requests of new keys.".to_owned())
@@ -251,6 +252,13 @@ mod tests {
     fn thousands_are_grouped() {
         let texts = [0, 12, 999, 1_000, 12_345, 123_456, 1_000_000].map(grouped);
         assert_eq!(texts, ["0", "12", "999", "1,000", "12,345", "123,456", "1,000,000"]);
+    }
+
+    #[test]
+    fn summary_never_states_more_keys_than_entries() {
+        let stats = Stats { live_keys: 168, ..Stats::default() };
+        let body = StoreBody::of_memory(&stats, 100, StoreLosses { evictions: 0, refused_full: 0 });
+        assert_eq!(body.summary, "Counters are in this process: 100 of 100 keys are in use.");
     }
 
     #[test]

@@ -22,6 +22,6 @@ pub(crate) fn ready(arguments: &ReadyArguments) -> Result<Exit, Failure> {
         200 => Ok(Exit::Done),
         503 => Ok(Exit::No),
         status => Err(Failure::failed(format!("/readyz returned status {status}"))
-            .with_hint("--url is the HTTP listener of a running `tollgate serve`")),
+            .with_hint("start one with `tollgate serve`; --url is its HTTP listener")),
     }
 }

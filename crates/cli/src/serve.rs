@@ -465,5 +465,7 @@ fn bind_failure(error: BindError) -> Failure {
 
 fn in_use_hint(listener: Listener) -> String {
     let name = listener.name();
-    format!("choose another address with --{name} ADDRESS, :0 for any free port, or --{name} off")
+    format!(
+        "is another tollgate running? Or choose another address with --{name} ADDRESS, :0 for any free port, or --{name} off"
+    )
 }

@@ -17,7 +17,9 @@ use tokio::net::TcpListener;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    println!("listening on http://{address}, five requests a minute for each address; try:");
+    println!("  for i in 1 2 3 4 5 6; do curl -i http://{address}/; done");
     axum_hello::serve(listener, axum_hello::app()?).await?;
     Ok(())
 }

@@ -32,7 +32,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
     let verdict = arguments.service.connection()?.json(call)?;
     let Some(allowed) = verdict["allowed"].as_bool() else {
         return Err(Failure::failed("the service did not answer with a verdict")
-            .with_hint("--url is the HTTP listener of a running `tollgate serve`"));
+            .with_hint("start one with `tollgate serve`; --url is its HTTP listener"));
     };
     match arguments.format {
         OutputFormat::Text => output::print(&text::page(&verdict))?,

@@ -74,7 +74,7 @@ impl PublicArguments {
             url: self.url.clone(),
             token: token(ACCESS_TOKEN)?,
             token_variable: ACCESS_TOKEN,
-            listener_hint: "--url is the HTTP listener of a running `tollgate serve`",
+            listener_hint: "start one with `tollgate serve`; --url is its HTTP listener",
             #[cfg(feature = "tls")]
             authorities: self.authorities.ca.clone(),
         })
@@ -88,7 +88,7 @@ impl ServiceConnection {
             url,
             token: token(ADMIN_TOKEN)?,
             token_variable: ADMIN_TOKEN,
-            listener_hint: "--admin is the admin listener of a running `tollgate serve`",
+            listener_hint: "start one with `tollgate serve`; --admin is its admin listener",
             #[cfg(feature = "tls")]
             authorities: None,
         })

@@ -188,3 +188,19 @@ rules:
     assert_eq!([(); 5].map(|()| from("10.0.0.1")), [200; 5]);
     assert_eq!([from("2002:c000:201::1"), from("64:ff9b::192.0.2.1"), from("192.0.2.1")], [403; 3]);
 }
+
+/// A gateway that the policy does not trust is the client itself, which the log states.
+#[test]
+fn fields_of_an_untrusted_gateway_are_ignored_and_reported() {
+    let mut service = Service::under(
+        "untrusted-gateway",
+        "version: 1\nrules: [{ name: login, when: { path: /login }, key: client_ip, limit: 1/h }]\n",
+    );
+    for _ in 0..3 {
+        assert_eq!(service.forward_auth("/login", &[]).status, 200);
+    }
+    let line = service.running.line();
+    let expected = "the method, path and client address that 127.0.0.1 states are ignored, because it is not one of the \
+                    policy's trusted_proxies";
+    assert!(line.contains("warning: forward-auth: ") && line.contains(expected), "{line}");
+}

@@ -151,8 +151,8 @@ fn unreachable_service_is_an_error_with_a_hint() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}");
     for (arguments, hint) in [
-        (["check", "--url", &url], "hint: --url is the HTTP listener of a running `tollgate serve`\n"),
-        (["keys", "overrides", "--admin"], "hint: --admin is the admin listener of a running `tollgate serve`\n"),
+        (["check", "--url", &url], "hint: start one with `tollgate serve`; --url is its HTTP listener\n"),
+        (["keys", "overrides", "--admin"], "hint: start one with `tollgate serve`; --admin is its admin listener\n"),
     ] {
         let mut command = tollgate(&arguments);
         if arguments[0] == "keys" {

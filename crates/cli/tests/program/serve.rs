@@ -229,6 +229,11 @@ fn address_in_use_fails_with_a_hint() {
         let said = String::from_utf8(failed.stderr).unwrap();
         let name = flag.trim_start_matches('-');
         assert!(said.starts_with(&format!("error: cannot listen on {taken} for {name}: ")), "{said}");
-        assert!(said.contains(&format!("\nhint: choose another address with {flag} ADDRESS,")), "{said}");
+        assert!(
+            said.contains(&format!(
+                "\nhint: is another tollgate running? Or choose another address with {flag} ADDRESS,"
+            )),
+            "{said}"
+        );
     }
 }

@@ -59,7 +59,10 @@ fn service_that_is_not_there_or_an_address_of_another_form_is_explained() {
     let folder = Folder::empty();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let run = folder.run(&["calibrate", "--admin", &format!("http://{free}")]);
-    run.assert_fails(3, &["error: cannot call http://", "hint: --admin is the admin listener"]);
+    run.assert_fails(
+        3,
+        &["error: cannot call http://", "hint: start one with `tollgate serve`; --admin is its admin listener"],
+    );
     folder.run(&["calibrate", "--admin", "127.0.0.1"]).assert_fails(2, &["expected http://HOST:PORT"]);
     let arguments = ["calibrate", "--admin", "http://127.0.0.1:1", "--write", "p.yaml"];
     folder.run(&arguments).assert_fails(2, &["cannot be used with"]);

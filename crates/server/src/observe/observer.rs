@@ -56,6 +56,7 @@ pub struct Observer {
     refused_call_lines: LogThrottle,
     /// Per ten seconds.
     failed_handshake_lines: LogThrottle,
+    untrusted_gateway_lines: LogThrottle,
     pub(super) refused_calls: RefusedCalls,
     feed: Feed,
     log: Option<EventLog>,
@@ -80,6 +81,7 @@ impl Observer {
             uncounted_notices: UncountedNotices::default(),
             refused_call_lines: LogThrottle::default(),
             failed_handshake_lines: LogThrottle::default(),
+            untrusted_gateway_lines: LogThrottle::default(),
             refused_calls: RefusedCalls::new(),
             feed: Feed::new(),
             log: settings.log,
@@ -221,6 +223,20 @@ impl Observer {
         if self.try_take_line(&self.failed_handshake_lines, 10) {
             let client = self.address_name(from);
             self.say(Level::Warning, format_args!("TLS handshake on {listener} failed for {client}: {error}"));
+        }
+    }
+
+    /// Logs that a peer describes requests of other clients, and is not believed: an address is missing in the policy,
+    /// or a client tries to choose what is counted.
+    pub(crate) fn note_untrusted_gateway(&self, from: IpAddr) {
+        if self.try_take_line(&self.untrusted_gateway_lines, 60) {
+            let from = from.to_canonical();
+            let message = format_args!(
+                "forward-auth: the method, path and client address that {from} states are ignored, because it is not one \
+                 of the policy's trusted_proxies; if it is your gateway, add it: \
+                 `identity: {{ client_ip: {{ trusted_proxies: [{from}] }} }}`"
+            );
+            self.say(Level::Warning, message);
         }
     }
 

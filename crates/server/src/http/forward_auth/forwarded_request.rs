@@ -58,6 +58,11 @@ pub(super) fn forwarded_request<'a>(
     })
 }
 
+/// Returns whether the peer describes the request of another client, as gateways do.
+pub(super) fn describes_another_request(fields: &HeaderMap) -> bool {
+    [FORWARDED_METHOD, FORWARDED_URI, ORIGINAL_METHOD, ORIGINAL_URI].into_iter().any(|name| fields.contains_key(name))
+}
+
 fn parse_real_ip(fields: &HeaderMap) -> Result<Option<IpAddr>, ProblemDetails> {
     let Some(text) = text(fields, REAL_IP)? else { return Ok(None) };
     let address =

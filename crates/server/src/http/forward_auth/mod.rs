@@ -18,7 +18,7 @@ use super::problem::ProblemDetails;
 use super::routes::TOKEN_PARAMETER;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
-use forwarded_request::{HttpHeaders, forwarded_request};
+use forwarded_request::{HttpHeaders, describes_another_request, forwarded_request};
 
 /// The original status if `deny_status` replaced it, for gateways that support few statuses.
 const STATUS_FIELD: HeaderName = HeaderName::from_static("tollgate-status");
@@ -36,7 +36,11 @@ pub(super) async fn forward_auth(
     let (parts, _) = request.into_parts();
     let deny_status = deny_status(&parts)?;
     let headers = HttpHeaders(&parts.headers);
-    let request = forwarded_request(&parts, &headers, caller.address, engine.trusts(caller.address))?;
+    let is_trusted = engine.trusts(caller.address);
+    if !is_trusted && describes_another_request(&parts.headers) {
+        engine.observer().note_untrusted_gateway(caller.address);
+    }
+    let request = forwarded_request(&parts, &headers, caller.address, is_trusted)?;
     let (verdict, permit) = engine.permit_without_concurrency(FrontEnd::ForwardAuth, &request).await;
     delay_response(verdict.delay(), permit).await;
     Ok(response(&verdict, deny_status))

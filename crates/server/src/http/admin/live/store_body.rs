@@ -62,6 +62,12 @@ pub(super) struct StoreLosses {
     refused_full: u64,
 }
 
+/// Tables of so many entries are counted, and larger ones are estimated.
+const COUNTED_ENTRIES: u64 = 40_000;
+
+/// An estimate below this is not stated: 0 may be hundreds.
+const ESTIMATED_KEYS: u64 = 1_000;
+
 impl StoreLosses {
     pub(super) fn of(engine: &Engine) -> StoreLosses {
         memory_stats(engine.limiter()).map_or_else(StoreLosses::default, |stats| StoreLosses {
@@ -74,7 +80,7 @@ impl StoreLosses {
 impl StoreBody {
     pub(super) fn new(engine: &Engine, before: StoreLosses) -> StoreBody {
         if let Some(store) = engine.limiter().store_as::<RedisStore>() {
-            return StoreBody::of_redis(&store.stats()).with_region(store.region_status());
+            return StoreBody::of_redis(&store.stats(), store.is_ready()).with_region(store.region_status());
         }
         let entries = engine.memory_entries().unwrap_or(0);
         match memory_stats(engine.limiter()) {
@@ -107,7 +113,11 @@ impl StoreBody {
         } else {
             (
                 StoreHealth::Ok,
-                format!("Counters are in this process: {} of {} keys are in use.", grouped(keys), grouped(entries)),
+                format!(
+                    "Counters are in this process: {} of {} keys are in use.",
+                    in_use(keys, entries),
+                    grouped(entries)
+                ),
             )
         };
         let figures = StoreFigures::Memory {
@@ -120,10 +130,10 @@ impl StoreBody {
         StoreBody { kind: "memory", state, summary, figures, region: None }
     }
 
-    fn of_redis(stats: &StoreStats) -> StoreBody {
+    fn of_redis(stats: &StoreStats, is_ready: bool) -> StoreBody {
         let servers = stats.breakers.len();
         let failing = stats.breakers.iter().filter(|(_, state)| *state != BreakerState::Closed).count();
-        let (mut state, mut summary) = servers_summary(stats, servers, failing);
+        let (mut state, mut summary) = servers_summary(stats, servers, failing, is_ready);
         if stats.debts > 0 {
             let age = seconds(stats.oldest_debt);
             summary += &format!(
@@ -157,8 +167,11 @@ impl StoreHealth {
     }
 }
 
-fn servers_summary(stats: &StoreStats, servers: usize, failing: usize) -> (StoreHealth, String) {
+fn servers_summary(stats: &StoreStats, servers: usize, failing: usize, is_ready: bool) -> (StoreHealth, String) {
     let is_open = stats.breakers.iter().any(|(_, state)| *state == BreakerState::Open);
+    if failing == 0 && !is_ready {
+        return (StoreHealth::Degraded, "Counters are on Redis, which cannot be reached at present.".to_owned());
+    }
     if failing == 0 {
         let summary = match servers {
             0 => "Counters are on Redis; no request has needed it yet.".to_owned(),
@@ -201,6 +214,15 @@ fn count(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
+/// The number of keys in use. That of a large table is an estimate from a sample, which misses a few keys.
+fn in_use(keys: u64, entries: u64) -> String {
+    match keys {
+        _ if entries <= COUNTED_ENTRIES => grouped(keys),
+        0..ESTIMATED_KEYS => format!("fewer than {}", grouped(ESTIMATED_KEYS)),
+        more => format!("about {}", grouped(more)),
+    }
+}
+
 /// Formats a number with commas between thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -220,7 +242,7 @@ mod tests {
         let breakers = (0..).zip(breakers.iter().copied()).collect();
         let mut stats = StoreStats::default();
         stats.breakers = breakers;
-        StoreBody::of_redis(&stats)
+        StoreBody::of_redis(&stats, true)
     }
 
     #[test]
@@ -236,16 +258,30 @@ mod tests {
     }
 
     #[test]
+    fn servers_that_have_not_answered_yet_degrade_the_store() {
+        let body = StoreBody::of_redis(&StoreStats::default(), false);
+        assert_eq!(body.state, StoreHealth::Degraded);
+        assert_eq!(body.summary, "Counters are on Redis, which cannot be reached at present.");
+    }
+
+    #[test]
     fn uncounted_usage_is_the_sync_lag() {
         let mut stats = StoreStats::default();
         (stats.debts, stats.oldest_debt) = (3, Duration::from_millis(3_250));
-        let body = StoreBody::of_redis(&stats);
+        let body = StoreBody::of_redis(&stats, true);
         assert_eq!(body.state, StoreHealth::Degraded);
         assert!(
             body.summary.ends_with("The usage of 3 keys is not yet counted on Redis, the oldest for 3.2 s."),
             "{}",
             body.summary
         );
+    }
+
+    #[test]
+    fn estimates_are_named_as_such() {
+        let entries = 1_000_000;
+        assert_eq!([0, 999].map(|keys| in_use(keys, entries)), ["fewer than 1,000"; 2]);
+        assert_eq!((in_use(2_560, entries), in_use(7, 100)), ("about 2,560".to_owned(), "7".to_owned()));
     }
 
     #[test]

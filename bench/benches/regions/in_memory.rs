@@ -13,7 +13,9 @@ use crate::effort::Effort;
 use crate::instances::REGIONS;
 
 const KEYS: usize = 100_000;
-const EPOCH: Duration = Duration::from_secs(1);
+/// Far longer than a round, in which the synchronisation does not run: it shares the thread.
+const EPOCH: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn measure(effort: Effort) {
     let (rounds, decisions) = if effort == Effort::Quick { (3, 200_000) } else { (7, 1_000_000) };
@@ -31,7 +33,7 @@ pub(crate) async fn measure(effort: Effort) {
         times[0].push(time_of(&store, &regional, &names, decisions).await);
         times[1].push(time_of(&store, &plain, &names, decisions).await);
         // The synchronisation gets the thread meanwhile.
-        sleep(EPOCH / 10).await;
+        sleep(PAUSE).await;
     }
     println!("\n| one decision of {KEYS} keys, through `Store::check_all` | ns |");
     println!("| --- | ---: |");
@@ -53,7 +55,7 @@ async fn region(global: &RedisServer) -> RegionalMemoryStore {
     let memory = MemoryStore::with(options, RealClock::new()).unwrap();
     let store = RegionalMemoryStore::connect(memory, options, regions, 1, |_| {}).unwrap();
     while store.region_status().share.is_none() {
-        sleep(EPOCH / 100).await;
+        sleep(PAUSE / 10).await;
     }
     store
 }

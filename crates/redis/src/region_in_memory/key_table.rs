@@ -1,10 +1,11 @@
 //! The keys of divided limits in this process: each with its state, and the time until which it was refilled.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 use tollgate_core::{Bucket, BucketState, RegionShare};
 use tollgate_store::WhenFull;
@@ -87,7 +88,7 @@ struct Entry {
 /// One part of the table.
 #[derive(Debug, Default)]
 pub(super) struct KeyShard {
-    places: HashMap<KeyName, u32>,
+    places: HashMap<KeyName, u32, RandomState>,
     entries: Vec<Entry>,
     /// The entry at which the search for one to replace begins.
     hand: usize,
@@ -112,7 +113,7 @@ impl KeyTable {
     pub(super) fn new(capacity: usize, when_full: WhenFull) -> KeyTable {
         KeyTable {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             shard_capacity: capacity.div_ceil(SHARDS).max(1),
             when_full,
             evictions: AtomicU64::new(0),

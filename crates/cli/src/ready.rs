@@ -16,12 +16,12 @@ pub(crate) struct ReadyArguments {
 }
 
 pub(crate) fn ready(arguments: &ReadyArguments) -> Result<Exit, Failure> {
-    let response = arguments.service.connection()?.call(HttpCall::get("/readyz"))?;
+    let service = arguments.service.connection()?;
+    let response = service.call(HttpCall::get("/readyz"))?;
     output::print(&format!("{}\n", response.body.trim_end()))?;
     match response.status {
         200 => Ok(Exit::Done),
         503 => Ok(Exit::No),
-        status => Err(Failure::failed(format!("/readyz returned status {status}"))
-            .with_hint("start one with `tollgate serve`; --url is its HTTP listener")),
+        status => Err(Failure::failed(format!("/readyz returned status {status}")).with_hint(service.listener_hint)),
     }
 }

@@ -29,10 +29,10 @@ pub(crate) struct CheckArguments {
 pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
     let body = body(&arguments.request);
     let call = HttpCall { method: "POST", path: "/v1/check", body: Some(&body) };
-    let verdict = arguments.service.connection()?.json(call)?;
+    let service = arguments.service.connection()?;
+    let verdict = service.json(call)?;
     let Some(allowed) = verdict["allowed"].as_bool() else {
-        return Err(Failure::failed("the service did not answer with a verdict")
-            .with_hint("start one with `tollgate serve`; --url is its HTTP listener"));
+        return Err(Failure::failed("the service did not answer with a verdict").with_hint(service.listener_hint));
     };
     match arguments.format {
         OutputFormat::Text => output::print(&text::page(&verdict))?,

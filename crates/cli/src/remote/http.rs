@@ -27,7 +27,7 @@ pub(crate) struct ServiceConnection {
     /// The environment variable that sets the token, for hints.
     pub(super) token_variable: &'static str,
     /// What the flag names, for hints.
-    pub(super) listener_hint: &'static str,
+    pub(crate) listener_hint: &'static str,
     /// The certificates of the authorities, in PEM; `None` for those of the system.
     #[cfg(feature = "tls")]
     pub(super) authorities: Option<std::path::PathBuf>,

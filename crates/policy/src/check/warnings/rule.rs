@@ -10,7 +10,7 @@ use crate::check::grants::{self, capacity, capacity_of};
 use crate::check::words::did_you_mean;
 use crate::model::{Allowance, BUILT_IN_IDENTITIES, Condition, CostSource, Policy, Rule, When};
 
-/// The largest log without a warning. A log takes 4 to 7 bytes per request, so this is up to 60 kB per key.
+/// The largest log without a warning. A log takes 4 to 7 bytes per request, so this is up to 70 kB per key.
 const LARGE_LOG: u64 = 10_000;
 
 /// Path segments of endpoints where passwords or codes can be guessed.
